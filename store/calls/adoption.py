@@ -1,9 +1,9 @@
 """Journals whose process is dead: finding them, closing their calls, removing them.
 
-Whoever gets the lock of a journal may adopt it. Calls that were opened and not closed get a close
-line, `gateway_lost`; applying the journal to the store is then the writer's usual work. Adoption
-may itself be killed at any moment and is repeated by the next one: a call that was closed is
-found closed.
+A process that gets the lock of a journal may adopt it. Calls that were opened and not closed get a
+close line, `gateway_lost`. Applying the journal to the store is then the writer's usual work. An
+adoption may itself be killed at any time; the next adopter repeats it and finds the calls that were
+already closed.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class JournalTooOld(StoreError):
-    """A version that this one cannot read has written the journal."""
+    """A journal written by a version that this one cannot read."""
 
 
 def find_orphans(directory: Path, known: Iterable[str]) -> "Iterator[Orphan]":
@@ -54,7 +54,8 @@ class Orphan:
         self.id = journal_id
         self.reader = JournalReader(directory, journal_id)
         self.damaged: list[Damage] = []
-        """Damage before `applied_offset` that close_open_calls saw: nobody reads there again."""
+        """Damage before `applied_offset` that close_open_calls found. Nothing reads that part
+        again."""
         self.lost: list[UsageRecord] = []
         """The records that close_open_calls wrote."""
         self._lock_fd = lock_fd
@@ -73,10 +74,11 @@ class Orphan:
         return None
 
     def close_open_calls(self, applied_offset: int, node: str) -> int:
-        """Write the closing lines of the calls that were lost; the end of the journal then.
+        """Write the close lines of the calls that were lost. Return the end of the journal after
+        them.
 
-        `applied_offset`: how far the store has applied it. Idempotent. OSError: not done.
-        JournalTooOld: nothing was done.
+        `applied_offset`: the offset up to which the store has applied the journal. Idempotent.
+        Raises OSError if it failed, and JournalTooOld, having changed nothing.
         """
         starts = journal_files.segment_starts(self.directory, self.id)
         if not starts:
@@ -88,20 +90,21 @@ class Orphan:
             )
         end, lost = self._lost_calls(starts, applied_offset, node)
         self.lost = lost
-        # Beyond its own end only after a power loss on a disk that does not keep its word.
+        # The applied offset is past the journal's own end only after a power loss on a disk that
+        # does not honour syncs.
         position = max(end, applied_offset)
         self._wipe(position, starts)
         return self._append(position, lost) if lost else position
 
     def release(self) -> None:
-        """Leave it to the next adopter. Idempotent."""
+        """Leave the journal to the next adopter. Idempotent."""
         self.reader.close()
         if self._lock_fd >= 0:
             os.close(self._lock_fd)
         self._lock_fd = -1
 
     def remove(self) -> None:
-        """Delete its files: everything in them has been applied."""
+        """Delete the journal's files, after everything in them was applied."""
         journal_files.remove_journal(self.directory, self.id)
         self.release()
 
@@ -115,7 +118,7 @@ class Orphan:
         for line_end, line, damage in self.reader.pieces(starts[0], starts[-1] + SEGMENT_BYTES):
             if damage is not None and damage.end <= applied_offset:
                 self.damaged.append(damage)
-            # What is torn, with nothing behind it, is what the process was writing at its end.
+            # A torn line with nothing behind it is what the process was writing when it died.
             if line or (damage is not None and damage.whole):
                 end = line_end
             call_id, kind = journal_lines.line_call_id(line), journal_lines.line_kind(line)
@@ -139,8 +142,8 @@ class Orphan:
         return end, records
 
     def _wipe(self, position: int, starts: list[int]) -> None:
-        """Clear what lies behind the end: parts of lines that a power loss left and that must not
-        become part of the lines that are written there."""
+        """Clear everything behind the end, so that fragments of lines left by a power loss do not
+        become part of the lines written there."""
         for start in starts:
             if start + SEGMENT_BYTES > position:
                 with _opened(segment_path(self.directory, self.id, start)) as descriptor:

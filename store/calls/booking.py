@@ -1,11 +1,11 @@
-"""Booking closed calls: what one batch of the writer changes in the store.
+"""Booking closed calls: the changes that one batch of the writer makes in the store.
 
 The records, what they take from wallets, quotas and the journal's leases, the charges lines of the
-ledger, the roll-ups and the journal's offset change in one transaction: that is what makes each
-record count exactly once. All SQL here is the writer's, and raw: it runs for each batch.
+ledger, the roll-ups and the journal's offset change in one transaction. Therefore each record
+counts exactly once. All SQL here is the writer's, and raw because it runs for each batch.
 
-A record whose user has no wallet any more (a removed user) is kept with its cost and charges, but
-nobody is charged: there is no ledger left that could show it.
+A record whose user no longer has a wallet (because removed) keeps its cost and charges, but nobody
+is charged, since there is no ledger left to show it.
 """
 
 from collections import defaultdict
@@ -28,12 +28,14 @@ _MOVE_OFFSET = 'UPDATE "journals" SET "offset" = ? WHERE "id" = ? AND "offset" =
 
 
 class OffsetMoved(StoreError):
-    """The journal's offset in the store is not what the writer took it for."""
+    """A difference between the journal's offset in the store and the one that the writer
+    expected."""
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Records of one journal between two offsets; `handed`: by calls that may still run."""
+    """Records of one journal between two offsets. `handed` are lines of calls that may still be
+    running."""
 
     journal_id: str
     old_offset: int
@@ -45,10 +47,10 @@ class Batch:
 def apply_batch(
     db: peewee.Database, batch: Batch, recorded_ms: int, lead_ms: int = 0
 ) -> dict[str, int]:
-    """Book a batch inside the caller's transaction: `apply_records`.
+    """Book a batch inside the caller's transaction, by `apply_records`.
 
     Returns the journal's leases after it, by the ids of the accounts that were charged. Raises
-    OffsetMoved when it has been applied already; driver errors pass to the transaction.
+    OffsetMoved if the batch has already been applied. Driver errors propagate to the transaction.
     """
     moved = execute(db, _MOVE_OFFSET, (batch.new_offset, batch.journal_id, batch.old_offset))
     if moved.rowcount != 1:
@@ -65,12 +67,12 @@ def apply_records(
     journal_id: str = "",
     lead_ms: int = 0,
 ) -> dict[str, int]:
-    """Insert records, charge their accounts, note what vendors keep, add to the roll-ups, in the
+    """Insert records, charge their accounts, note what vendors store, add to the roll-ups, in the
     caller's transaction.
 
-    `recorded_ms` is the database's clock, `lead_ms` how far that is ahead of the records' own.
-    The leases of the journal they come from shrink, and are returned as `apply_batch` does. Passes
-    the driver's error when a record cannot be booked, after which the transaction must end.
+    `recorded_ms` is the database's clock, `lead_ms` how far it is ahead of the records' own.
+    Charges the leases of the journal that the records come from, and returns them as `apply_batch`
+    does. Driver errors propagate if a record cannot be booked; the transaction must then end.
     """
     left: dict[str, int] = {}
     if not records:
@@ -78,20 +80,21 @@ def apply_records(
     columns = columns_of(records, recorded_ms)
     insert_columns(db, "usage_records", columns)
     if charged := account_charges(records):
-        # The locks of wallets, then those of quotas, guard the leases on them.
+        # The locks of wallets, then those of quotas, protect the leases on them.
         charge_wallets(db, _day_charges(records, columns["day"]), recorded_ms)
         leases.charge_quotas(db, _quota_charges(records, charged))
         leases.spend(db, journal_id, charged)
         left = leases.own_leases(db, journal_id, list(charged))
     note_stored(db, records)
-    # Last, since all writers want the same rows of the roll-ups.
+    # Last, since all writers contend for the same rows of the roll-ups.
     add_records(db, records)
     status_sums.add_records(db, records, lead_ms)
     return left
 
 
 def account_charges(records: Iterable[UsageRecord]) -> dict[str, int]:
-    """By account id, what records take from wallets and quotas; costs count against limits, too."""
+    """Return what records take from wallets and quotas, by account id. Costs also count against
+    spend limits."""
     charged: defaultdict[str, int] = defaultdict(int)
     for record in records:
         call = record.call

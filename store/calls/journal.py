@@ -1,10 +1,10 @@
-"""The journal of one process, append side: what makes a call's record survive SIGKILL.
+"""The journal of one process, append side. It makes a call's record survive SIGKILL.
 
 The loop calls `open_call` before an upstream is contacted, `mark` while a stream grows and
-`close_call` when the call has ended; each is one pwrite into a file allocated beforehand. A thread
-of its own syncs in groups, allocates segments ahead and deletes applied ones. The writer applies
-closed calls to the store by reading the files; nothing is queued in memory. Lines: journal_lines;
-journals of dead processes: adoption.
+`close_call` when the call has ended. Each is one pwrite into a preallocated file. A separate thread
+syncs in groups, allocates segments ahead and deletes applied ones. The writer applies closed calls
+to the store by reading the files; nothing is queued in memory. For the lines see journal_lines, for
+journals of dead processes adoption.
 """
 
 import logging
@@ -37,7 +37,8 @@ from store.values.usage_record import CallFacts, Charge, UsageRecord, clipped, s
 log = logging.getLogger(__name__)
 
 CARRY_BYTES = 16 * SEGMENT_BYTES
-"""A running call whose open line lies further back has it written again, to free old segments."""
+"""If the open line of a running call lies further back than this, it is written again, so that old
+segments can be deleted."""
 
 IDLE_TICK_S = 1.0
 DISK_RETRY_S = 1.0
@@ -51,11 +52,11 @@ Line = TypeVar("Line", OpenLine, UsageRecord)
 
 
 class Journal:
-    """The journal of this process. Its methods are for the loop's thread. Making one raises
-    JournalFull when the disk has no room for its first segment.
+    """The journal of this process. Its methods are for the loop's thread. The constructor raises
+    JournalFull if the disk has no room for its first segment.
 
-    `applied_offset` is set by the writer; `synced_offset` is how far its lines may be applied;
-    `records` counts the closed calls.
+    `applied_offset` is set by the writer. Lines up to `synced_offset` may be applied. `records`
+    counts the closed calls.
     """
 
     def __init__(
@@ -105,7 +106,7 @@ class Journal:
 
     @property
     def written_offset(self) -> int:
-        """End of the last line."""
+        """Return the end of the last line."""
         return self._written
 
     @property
@@ -124,9 +125,10 @@ class Journal:
         return not self._failed and (not self._disk_full or self._has_room(2))
 
     def open_call(self, line: OpenLine) -> None:
-        """Write the open line of a call. JournalFull: the call must not begin."""
+        """Write the open line of a call. Raises JournalFull if there is no room: the call must not
+        start."""
         data = self._line_of(line, _sound_open)
-        # Room for this line and for the closing ones of all calls, this one included.
+        # Room for this line and for the close lines of all calls, this one included.
         if self._failed or not (self._has_room(2) or self._make_room(2)):
             raise JournalFull("the journal has no room for another call: is the disk full?")
         self._append(data)
@@ -140,19 +142,18 @@ class Journal:
         sent: Sent = _NOTHING_SENT,
         holds: tuple[Charge, ...] = (),
     ) -> None:
-        """Write down how far an open call has come; only its last mark counts.
+        """Record the progress of an open call. Only the last mark of a call counts.
 
-        `holds`: what each payer has reserved, when that is more than in the beginning. Skipped when
-        the call is not open or room is short: a mark only makes the charge exact if the process
-        dies.
+        `holds`: what each payer has reserved, if that is more than at the start. Skipped if the
+        call is not open or room is short: a mark only makes the charge exact if the process dies.
         """
         self._mark(MarkLine(call_id, self._clock_ms(), output_tokens, relayed, sent, holds))
 
     def hand_out(
         self, call_id: str, user_id: str, output_tokens: int, sent: Sent, *, relayed: bool = True
     ) -> None:
-        """A mark whose `sent.stored` the user is about to learn: the writer takes it into the store
-        now, not when the call has ended. Skipped as `mark` is."""
+        """Write a mark whose `sent.stored` the user is about to learn, so that the writer stores it
+        now and not when the call has ended. Skipped as `mark` is."""
         self._mark(HandedLine(call_id, self._clock_ms(), output_tokens, relayed, sent, user_id))
 
     def _mark(self, line: MarkLine | HandedLine) -> None:
@@ -172,8 +173,8 @@ class Journal:
     def close_call(self, record: UsageRecord) -> None:
         """Write the record of a call, which is safe from then on.
 
-        There is always room for a call that was opened. JournalFull: this one was not opened and
-        there is none for it, or the disk fails; an open call then ends in adoption.
+        There is always room for a call that was opened. Raises JournalFull if the call was not
+        opened and there is no room, or if the disk fails; an open call is then closed by adoption.
         """
         if record.id not in self._open and not (self._has_room(1) or self._make_room(1)):
             raise JournalFull("the journal has no room for a record: is the disk full?")
@@ -182,11 +183,11 @@ class Journal:
         self._open.pop(record.id, None)
 
     def refused(self, record: UsageRecord) -> bool:
-        """Write down a call that was refused before it was opened; False: it has no record of its
-        own.
+        """Write a record of a call that was refused before it was opened. Return whether it got a
+        record of its own.
 
-        Beyond `refused_per_minute` of one key, or without room, it is only counted, and one
-        record a minute stands for all of them. Never raises.
+        Beyond `refused_per_minute` of one key, or without room, the call is only counted, and one
+        record a minute represents all of them. Never raises.
         """
         if not self._refusals.passes(record, self._clock_ms()):
             self._refusals.hold(1, record)
@@ -195,14 +196,14 @@ class Journal:
         return True
 
     def sweep(self) -> list[tuple[int, UsageRecord]]:
-        """Write the records that stand for a past minute's refusals, and return each with how many
-        it stands for; to be called each second."""
+        """Write the records that represent the refusals of past minutes. Return each with the
+        number of calls it represents. Call once a second."""
         held = self._refusals.take(self._clock_ms())
         self._close_refused(held)
         return held
 
     def finish(self) -> None:
-        """End writing: counted refusals become records, everything is synced. Idempotent."""
+        """Stop writing: write counted refusals as records and sync everything. Idempotent."""
         if self._ending:
             return
         self._close_refused(self._refusals.take())
@@ -212,7 +213,8 @@ class Journal:
         self._thread.join()
 
     def close(self, *, remove: bool = False) -> None:
-        """Close the files and the lock; `remove` them when everything was applied."""
+        """Close the files and the lock. `remove`: delete the files, because everything was
+        applied."""
         self.finish()
         self._segments.close()
         os.close(self._fd)
@@ -228,8 +230,8 @@ class Journal:
                 self._refusals.hold(count, record)
 
     def _line_of(self, line: Line, *shorter: Callable[[Line], Line]) -> bytearray:
-        """Return the bytes of a line, good until the next one; of its first shorter form that
-        fits."""
+        """Return the bytes of a line, or of its first shorter form that fits. They are valid until
+        the next call."""
         try:
             # with_check, but without a copy: this runs twice a call
             data = self._line
@@ -244,14 +246,15 @@ class Journal:
         return self._line_of(shorter[0](line), *shorter[1:])
 
     def _has_room(self, lines: int) -> bool:
-        """Return whether so many lines fit, besides the closing ones of all open calls. A segment
-        takes at least its size / LINE_MAX_BYTES lines whatever their lengths, since one is only
-        left when the next line does not fit: so whole lines can be counted in bytes."""
+        """Return whether this many lines fit, besides the close lines of all open calls. Whole
+        lines can be counted in bytes: a segment takes at least its size / LINE_MAX_BYTES lines,
+        whatever their lengths, since it is left only when the next line does not fit."""
         room = self._segments.end - self._written
         return room >= (len(self._open) + lines) * LINE_MAX_BYTES
 
     def _make_room(self, lines: int) -> bool:
-        """Allocate now what the thread has not yet; False when the disk is full."""
+        """Allocate segments now instead of waiting for the thread. Return whether there is room:
+        False if the disk is full."""
         while not self._disk_full and not self._has_room(lines):
             self._allocate()
         return self._has_room(lines)
@@ -274,7 +277,7 @@ class Journal:
             while done < size_bytes:
                 done += os.pwrite(self._fd, data[done:], position + done)
         except OSError as error:
-            # What was written of the line has no end: the next one goes over it.
+            # The partial line has no line end; the next line overwrites it.
             self._failed = True
             raise JournalFull(f"the journal cannot be written: {error}") from error
         self._written += size_bytes
@@ -284,8 +287,8 @@ class Journal:
 
     def _roll(self) -> None:
         following = self._segments.take()
-        # In this order, so that the thread never holds the new segment for synced while the old
-        # one is not: see _sync.
+        # In this order, so that the thread never treats the new segment as synced while the old one
+        # is not: see _sync.
         self._rolled.append(self._fd)
         self._fd = following
         self._start += SEGMENT_BYTES
@@ -307,14 +310,14 @@ class Journal:
         del self._open[call_id]
         self._open[call_id] = self._written - len(line + end)
 
-    # From here on: the thread.
+    # The methods below are for the thread.
 
     def _run(self) -> None:
         while not self._ending:
             self._wake.wait(IDLE_TICK_S)
             self._wake.clear()
             self._tick()
-            # What is written meanwhile shares the next sync.
+            # Lines written during the pause share the next sync.
             self._pause.wait(self._sync_s)
         self._tick()
         self._close_rolled()
@@ -331,7 +334,7 @@ class Journal:
         self._dirty = False
         descriptor, start = self._current
         target = min(self._written, start + SEGMENT_BYTES)
-        # A segment that is left between these lines is in _rolled by now or is `descriptor`.
+        # A segment rolled over between these lines is in _rolled by now or is `descriptor`.
         try:
             self._segments.sync_names()
             for rolled in list(self._rolled):
@@ -340,7 +343,8 @@ class Journal:
                 os.fdatasync(descriptor)
             self._failed = False
         except OSError as error:
-            # The pages may be lost: the store is the safest place now, so they are applied.
+            # The pages may be lost. The store is the safest place for them now, so they are
+            # applied.
             self._failed = True
             log.error("journal: sync failed: %s", error)
         self._close_rolled(keep=descriptor)
@@ -365,7 +369,7 @@ class Journal:
         try:
             oldest_open = next(iter(self._open.values()), self._written)
         except RuntimeError:
-            return  # The loop changed the table meanwhile: at the next tick.
+            return  # The loop changed the table meanwhile: retry at the next tick.
         keep_from = min(self.applied_offset, oldest_open)
         while self._deleted_to + SEGMENT_BYTES <= keep_from:
             journal_files.segment_path(self.directory, self.id, self._deleted_to).unlink(
@@ -381,7 +385,7 @@ class _Refusals:
         self._per_minute = per_minute
         self._minute = 0
         self._seen: dict[str, int] = {}
-        # The last refusal that was not written, and how many it stands for.
+        # The last refusal that was not written, and the number of refusals it represents.
         self._held: dict[str, tuple[int, UsageRecord]] = {}
 
     def passes(self, record: UsageRecord, at_ms: int) -> bool:
@@ -390,7 +394,7 @@ class _Refusals:
         seen = self._seen.get(record.call.key_id, 0)
         if seen >= self._per_minute:
             return False
-        # A key beyond the table is not counted in this minute.
+        # A key that does not fit in the table is not counted in this minute.
         if seen or len(self._seen) < REFUSED_KEYS_MAX:
             self._seen[record.call.key_id] = seen + 1
         return True
@@ -402,7 +406,7 @@ class _Refusals:
             self._held[record.call.key_id] = (held + count, record)
 
     def take(self, at_ms: int | None = None) -> list[tuple[int, UsageRecord]]:
-        """Take the refusals counted in past minutes; without a time, all."""
+        """Return and clear the refusals counted in past minutes; without a time, all of them."""
         if at_ms is not None and not self._turn(at_ms):
             return []
         held, self._held = list(self._held.values()), {}
@@ -435,7 +439,7 @@ def _sound_open(line: OpenLine) -> OpenLine:
 
 
 def _without_details(record: UsageRecord) -> UsageRecord:
-    """Return the clipped record without what upstreams said in attempts that failed."""
+    """Return the clipped record without the upstreams' messages of failed attempts."""
     record = clipped(record)
     attempts = (replace(attempt, detail=None) for attempt in record.attempts)
     return replace(record, attempts=tuple(attempts))

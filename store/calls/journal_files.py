@@ -1,8 +1,8 @@
-"""The files of a journal: its segments, and the lock that says its process lives.
+"""The files of a journal: its segments, and the lock that shows that its process is alive.
 
 A journal is one file in parts: segments of SEGMENT_BYTES, each named by the journal's id and the
-offset at which it starts, allocated whole beforehand and so ending in NUL bytes. No line crosses
-into the next segment.
+offset at which it starts. They are allocated at full size in advance, so they end in NUL bytes. No
+line crosses into the next segment.
 """
 
 import fcntl
@@ -19,16 +19,18 @@ SEGMENT_BYTES = 4 * 1024 * 1024
 
 
 class JournalFull(StoreError):
-    """There is no room for another call (or the disk fails): new calls are refused for now."""
+    """A journal without room for another call, or on a failing disk: new calls are refused for
+    now."""
 
 
 def lock_path(directory: Path, journal_id: str) -> Path:
-    """Return the file whose lock says that a journal's process lives."""
+    """Return the file whose lock shows that a journal's process is alive."""
     return directory / f"{journal_id}.lock"
 
 
 def try_lock(descriptor: int) -> bool:
-    """Take the exclusive lock of an open file without waiting; False when another has it."""
+    """Take the exclusive lock of an open file without waiting. Return False if another process has
+    it."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -37,7 +39,7 @@ def try_lock(descriptor: int) -> bool:
 
 
 def still_named(descriptor: int, path: Path) -> bool:
-    """Return whether a path still names the open file: adoption may have removed it meanwhile."""
+    """Return whether a path still names the open file. Adoption may have removed it meanwhile."""
     try:
         return os.path.samestat(os.fstat(descriptor), path.stat())
     except FileNotFoundError:
@@ -50,7 +52,7 @@ def segment_path(directory: Path, journal_id: str, start: int) -> Path:
 
 
 def segment_starts(directory: Path, journal_id: str) -> list[int]:
-    """Return the offsets at which the segments there are start, ascending."""
+    """Return the offsets at which the existing segments start, ascending."""
     name = re.compile(rf"{re.escape(journal_id)}-([0-9]{{16}})\.log")
     matches = map(name.fullmatch, os.listdir(directory))
     return sorted(int(match[1]) for match in matches if match)
@@ -62,7 +64,7 @@ def claim(directory: Path) -> tuple[str, int]:
         journal_id = new_ulid()
         path = lock_path(directory, journal_id)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        # An adopter may come in between and take it for a dead process's.
+        # An adopter may get the lock in between and take this for a dead process's journal.
         if try_lock(descriptor) and still_named(descriptor, path):
             return journal_id, descriptor
         os.close(descriptor)
@@ -76,7 +78,7 @@ def remove_journal(directory: Path, journal_id: str) -> None:
 
 
 class Segments:
-    """Allocates the segments of a journal in order, from the loop or from the thread."""
+    """The segments of a journal, allocated in order, from the loop or from the thread."""
 
     def __init__(self, directory: Path, journal_id: str) -> None:
         self.end = 0
@@ -87,7 +89,7 @@ class Segments:
         self._named_to = 0
 
     def allocate(self) -> None:
-        """Make one more segment; OSError when the disk has no room for it."""
+        """Allocate one more segment. Raises OSError if the disk has no room for it."""
         with self._lock:
             path = segment_path(self._directory, self._journal_id, self.end)
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -101,14 +103,15 @@ class Segments:
             self.end += SEGMENT_BYTES
 
     def take(self) -> int:
-        """Return the descriptor of the next segment; JournalFull when none is ready."""
+        """Return the descriptor of the next segment. Raises JournalFull if none is ready."""
         try:
             return self._ready.popleft()
         except IndexError:
             raise JournalFull("the journal has no segment ready") from None
 
     def sync_names(self) -> None:
-        """Make new files findable after a power loss: the thread's, since it may take long."""
+        """Sync the directory, so that new files exist after a power loss. For the thread, since it
+        may take long."""
         end = self.end
         if self._named_to == end:
             return
@@ -120,6 +123,6 @@ class Segments:
         self._named_to = end
 
     def close(self) -> None:
-        """Give back the descriptors that were not taken."""
+        """Close the descriptors that were not taken."""
         while self._ready:
             os.close(self._ready.popleft())

@@ -1,8 +1,8 @@
-"""The lines of a journal: what is written when a call begins, while it runs and when it has ended.
+"""The lines of a journal, written when a call starts, while it runs and when it has ended.
 
 A line is one JSON array, a blank, the CRC-32 of the array in 8 hexadecimal digits, and a line end:
-`["O",id,…]` when a call begins, `["M",id,…]` while it relays, `["S",id,…]` in its place when the
-client learns ids of what the vendor keeps, `["C",id,…]` when it has ended (the usage record).
+`["O",id,…]` when a call starts, `["M",id,…]` while it relays, `["S",id,…]` instead of that when the
+client learns ids of what the vendor stores, `["C",id,…]` when it has ended (the usage record).
 Fields may only be added at the end of an array, with a default.
 """
 
@@ -41,9 +41,9 @@ LOST_MESSAGE = "The gateway process ended before this call did."
 
 
 class OpenLine(msgspec.Struct, array_like=True, frozen=True, tag=OPEN_TAG, gc=False):
-    """A call that begins: what its record needs if the process dies.
+    """The start of a call, with what its record needs if the process dies.
 
-    `input_tokens` is the estimate that is charged then; `holds`: what each payer has reserved for
+    `input_tokens` is the estimate that is then charged. `holds` is what each payer has reserved for
     it, in the order in which they pay.
     """
 
@@ -55,7 +55,7 @@ class OpenLine(msgspec.Struct, array_like=True, frozen=True, tag=OPEN_TAG, gc=Fa
 
 class Sent(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """The part of the answer that the client has, and its channel. `receipt`: the rate and the
-    conditions under which it is served, as far as the vendor has reported them."""
+    conditions of service, as far as the vendor has reported them."""
 
     status: int | None = None
     upstream_family: str | None = None
@@ -67,8 +67,8 @@ class Sent(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 class MarkLine(msgspec.Struct, array_like=True, frozen=True, tag=MARK_TAG, gc=False):
-    """The progress of a running call; only the last mark of a call counts. `holds`: as in OpenLine,
-    when more was reserved since."""
+    """The progress of a running call. Only the last mark of a call counts. `holds` is as in
+    OpenLine, if more was reserved since."""
 
     id: str
     at_ms: int
@@ -79,7 +79,7 @@ class MarkLine(msgspec.Struct, array_like=True, frozen=True, tag=MARK_TAG, gc=Fa
 
 
 class HandedLine(msgspec.Struct, array_like=True, frozen=True, tag=HANDED_TAG, gc=False):
-    """A mark whose `sent.stored` the client learns with what is relayed next: the store is to know
+    """A mark whose `sent.stored` the client learns with what is relayed next. The store must know
     it before the call has ended."""
 
     id: str
@@ -91,23 +91,23 @@ class HandedLine(msgspec.Struct, array_like=True, frozen=True, tag=HANDED_TAG, g
 
 
 def with_check(body: bytes) -> bytes:
-    """Return the line of a JSON text: with its checksum and line end."""
+    """Return a JSON text as a line, with its checksum and line end."""
     return body + CHECK % crc32(body)
 
 
 def line_kind(line: bytes) -> bytes:
-    """OPEN, MARK, HANDED or CLOSE, by position: lines are written by this program only."""
+    """Return OPEN, MARK, HANDED or CLOSE, by position, since only this program writes lines."""
     return line[2:3]
 
 
 def line_call_id(line: bytes) -> bytes:
-    """Return the id of the call a line is about."""
+    """Return the id of a line's call."""
     return line[6:32]
 
 
 def lost_record(opened: OpenLine, mark: MarkLine | HandedLine | None, node: str) -> UsageRecord:
-    """Return the record of a call whose process died. Charged for its input and the output of the
-    last mark when anything was relayed to the client, else not at all."""
+    """Return the record of a call whose process died. It is charged for its input and the output of
+    the last mark if anything was relayed to the client, otherwise not at all."""
     sent = Sent() if mark is None else mark.sent
     record = UsageRecord(
         id=opened.id,
@@ -141,7 +141,7 @@ def _charge(record: UsageRecord, holds: tuple[Charge, ...]) -> None:
     try:
         cost = cost_nanos(record.usage, rate_of_text(rate), call.multiplier_ppm)
     except (OverflowError, ValueError) as error:
-        # Nobody is asked for money that cannot be computed, and the other calls must go on.
+        # A cost that cannot be computed is not charged, and must not stop the other calls.
         record.usage_source = "none"
         record.error_message = f"{LOST_MESSAGE} Not charged: {error}"
         return

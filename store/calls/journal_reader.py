@@ -1,8 +1,8 @@
-"""Reading journals, their own process's and those of dead ones.
+"""Reading journals, of the own process and of dead ones.
 
-A line whose checksum does not fit is damaged: it is shown to the caller, and what lies behind it is
-read. A line without its line end at the end of the journal was torn by a power loss (adoption
-judges that).
+A line whose checksum does not match is damaged. It is reported to the caller, and reading continues
+behind it. A line without a line end at the end of the journal was torn by a power loss; adoption
+decides about it.
 """
 
 import io
@@ -39,8 +39,9 @@ _decode_handed = msgspec.json.Decoder(HandedLine).decode
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """Bytes of a journal that are no line (at most DAMAGE_SHOWN_BYTES of them), and their end.
-    `whole`: they end as a line does and nothing of them is missing, so no power loss tore them."""
+    """Bytes of a journal that are not a line (at most DAMAGE_SHOWN_BYTES of them), and where they
+    end. `whole` is true if they end as a line does and none of them are missing, so that no power
+    loss tore them."""
 
     data: bytes
     end: int
@@ -49,10 +50,10 @@ class Damage:
 
 @dataclass(slots=True)
 class Closed:
-    """Records read from a journal: `offset` is behind the last line that was looked at.
+    """Records read from a journal. `offset` is the end of the last line that was read.
 
-    `unreadable`: lines that are whole and mean nothing to this program; `handed`: what calls that
-    may still run have handed out.
+    `unreadable` are intact lines that this program cannot decode. `handed` are lines of calls that
+    may still be running.
     """
 
     offset: int
@@ -63,12 +64,12 @@ class Closed:
 
     @property
     def lines(self) -> int:
-        """Count the lines that need work."""
+        """Return the number of lines that need work."""
         return len(self.records) + len(self.unreadable) + len(self.damaged)
 
 
 class JournalReader:
-    """Reads the lines of one journal by offset; one thread, one open file."""
+    """A reader of the lines of one journal by offset, for one thread, with one open file."""
 
     def __init__(self, directory: Path, journal_id: str) -> None:
         self.directory = directory
@@ -77,18 +78,18 @@ class JournalReader:
         self._start = -1
 
     def close(self) -> None:
-        """Give the file back; reading again opens it again."""
+        """Close the file. The next read opens it again."""
         if self._fd >= 0:
             os.close(self._fd)
         self._fd = self._start = -1
 
     def read_closed(self, offset: int, limit: int, max_records: int) -> Closed:
-        """Up to `max_records` records of close lines between two offsets, the second one the end of
-        a line; OSError when unread."""
+        """Return up to `max_records` records of close lines between two offsets. `limit` is the end
+        of a line. Raises OSError if the file cannot be read."""
         closed = Closed(offset)
         records, decode, check, cut = closed.records, _decode_close, CHECK, -CHECK_BYTES
         for end, lines in self._blocks(offset, limit):
-            for line in lines:  # runs for each call, twice: lean
+            for line in lines:  # runs for each call, twice: keep it fast
                 end += len(line)
                 body = line[:cut]
                 if line[cut:] != check % crc32(body):
@@ -114,31 +115,30 @@ class JournalReader:
         return closed
 
     def is_too_old(self) -> bool:
-        """Return whether a version has written the journal whose lines have other fields."""
+        """Return whether the journal was written by a version whose lines have other fields."""
         for start in segment_starts(self.directory, self.journal_id)[:1]:
             for _, lines in self._blocks(start, start + SEGMENT_BYTES):
                 return _OLD_BEGIN.match(lines[0]) is not None
         return False
 
     def pieces(self, offset: int, limit: int) -> Iterator[tuple[int, bytes, Damage | None]]:
-        """Everything from an offset on that ends at or before `limit`: where it ends, the JSON text
-        of a line (empty: there is none), and what is damaged. Segments that are gone (applied and
-        deleted) are passed over."""
+        """Yield everything from an offset on that ends at or before `limit`: its end, the JSON text
+        of the line (empty if there is none), and the damage. Skips segments that were applied and
+        deleted."""
         for end, lines in self._blocks(offset, limit):
             for line in lines:
                 end += len(line)
                 yield end, *_examined(line, end)
 
     def _blocks(self, offset: int, limit: int) -> Iterator[tuple[int, list[bytes]]]:
-        """Return lines with their ends, many at a time, and the offset where the first begins.
-        Bytes that are no line come as one, up to the next line end or the end of what is
-        written."""
+        """Yield lists of lines with their line ends, and the offset where the first starts. Bytes
+        that are not a line come as one, up to the next line end or the end of what is written."""
         while offset < limit:
             start = offset - offset % SEGMENT_BYTES
             chunk = self._chunk(start, offset, min(limit, offset + READ_BYTES))
             length = chunk.rfind(b"\n", 0, _length_before_nul(chunk)) + 1
             if length:
-                # Several times faster than to split it: that looks at each byte.
+                # Several times faster than splitting, which looks at each byte.
                 yield offset, io.BytesIO(chunk).readlines(length)
                 offset += length
                 continue
@@ -163,9 +163,9 @@ class JournalReader:
 
 
 def _examined(line: bytes, end: int) -> tuple[bytes, Damage | None]:
-    """Return the JSON text of a line that ends at an offset (empty: it has none), and what is
-    damaged. Where a line end was damaged, or lines were lost between two, a sound line may be the
-    last part."""
+    """Return the JSON text of the line that ends at an offset (empty if there is none), and the
+    damage. If a line end was damaged, or lines were lost between two others, the last part may be
+    an intact line."""
     if _is_sound(line):
         return line[:-CHECK_BYTES], None
     begins = _ANY_BEGIN.finditer(line, max(1, len(line) - LINE_MAX_BYTES))

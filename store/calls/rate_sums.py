@@ -1,9 +1,9 @@
 """The roll-up usage_by_rate: calls of a UTC day by model and rate, and their unpriced uses.
 
-A charged call counts in the row of its rate with an empty `meter`, and each thing of it that had no
-price in a row of its own: one call, so many uses, no cost. The rate is the text of its conditions
-(`tier=flex,input_over=272000`), empty for the plain one. Written, made anew and proven with the
-other roll-ups, by rollups.
+A charged call is counted in the row of its rate with an empty `meter`. Each meter or feature of it
+that had no price is counted in a row of its own, with the calls, the uses and no cost. The rate is
+the text of its conditions (`tier=flex,input_over=272000`), empty for the base rate. Written,
+rebuilt and verified with the other roll-ups, by rollups.
 """
 
 import functools
@@ -35,7 +35,7 @@ SUMS = ("calls", "uses", "cost_nanos")
 PAGE_ROWS = 1000
 
 RateKey = tuple[int, str, str, str]
-"""The day and KEY."""
+"""The day, then the columns of KEY."""
 Sums = dict[RateKey, list[int]]
 _NOTHING = (0, 0, 0)
 _TABLE = "usage_by_rate"
@@ -45,15 +45,15 @@ _UPSERT = upsert_texts(
     _TABLE, (*_DAY_KEY, *SUMS), _DAY_KEY, {name: f'"{name}" + {{{name}}}' for name in SUMS}
 )
 _CHARGED = UsageRow.usage_source != "none"
-# Most receipts say neither, and these calls are summed up by the database.
+# Most receipts have neither, and the database sums those calls up.
 _SPECIAL = UsageRow.receipt.contains('"rate":') | UsageRow.receipt.contains('"unpriced":')
 _MODEL = fn.SUBSTR(fn.COALESCE(UsageRow.model, ""), 1, MODEL)
 
 
 def add_records(db: peewee.Database, records: Iterable[UsageRecord]) -> None:
-    """Add records, inside the caller's transaction; the driver's errors pass."""
+    """Add records inside the caller's transaction. Driver errors propagate."""
     sums: Sums = {}
-    for record in records:  # lean, since it runs for each call
+    for record in records:  # runs for each call: keep it fast
         if record.usage_source == "none":
             continue
         receipt, model = record.receipt, record.call.model or ""
@@ -69,7 +69,7 @@ def _name_of_text(text: str) -> str:
 
 
 def rate_name(conditions: Mapping[str, Any]) -> str:
-    """Return the text that stands for a rate here; `conditions` in the order of CONDITIONS."""
+    """Return the text of a rate in this table. `conditions` are in the order of CONDITIONS."""
     return ",".join(f"{name}={value}" for name, value in conditions.items())
 
 
@@ -93,7 +93,8 @@ def _add(
 
 def _write(db: peewee.Database, sums: Sums) -> None:
     if sums:
-        # In order of their key, so that two writers wait for each other instead of deadlocking.
+        # In order of their key, so that concurrent writers wait for each other instead of
+        # deadlocking.
         executemany(db, _UPSERT[is_mysql(db)], [(*key, *sums[key]) for key in sorted(sums)])
 
 
@@ -106,8 +107,8 @@ class RateUse:
 
 
 def use_of_model(db: peewee.Database, model: str, days: Sequence[int]) -> RateUse:
-    """Return the use of a model in these UTC days (yyyymmdd). Days are named one by one: the key
-    begins with them, and a range would pass over the rows of all models."""
+    """Return the use of a model in these UTC days (yyyymmdd). The query names each day, because the
+    key starts with the day and a range would read the rows of all models."""
     table = UsageByRate
     query = table.select(table.rate, table.meter, fn.SUM(table.calls), fn.SUM(table.uses)).where(
         (table.day << list(days)) & (table.model == model[:MODEL])
@@ -122,25 +123,25 @@ def use_of_model(db: peewee.Database, model: str, days: Sequence[int]) -> RateUs
 
 
 def rebuild_day(db: peewee.Database, day: int) -> None:
-    """Make the rows of a day anew from its records, in a transaction of the caller."""
+    """Rebuild the rows of a day from its records, in the caller's transaction."""
     UsageByRate.delete().where(UsageByRate.day == day).execute(db)
     _write(db, _of_records(db, day))
 
 
 def note_rebuilt(db: peewee.Database) -> None:
-    """Note that all days with records have been made anew."""
+    """Note that all days with records have been rebuilt."""
     Version.delete().where(Version.name == RATES_SINCE).execute(db)
 
 
 def exact_since(db: peewee.Database) -> int:
-    """Return the UTC day (yyyymmdd) since which the rows are complete: calls of older versions are
-    in none until a rebuild. 0: all are."""
+    """Return the UTC day (yyyymmdd) since which the rows are complete. Calls recorded by older
+    versions are missing until a rebuild. 0 if all are complete."""
     row = first_row(db, Version.select(Version.version).where(Version.name == RATES_SINCE))
     return int(row[0]) if row else 0
 
 
 def day_faults(db: peewee.Database, day: int, limit: int) -> Iterator[str]:
-    """Yield what differs between the rows of a day and its records, in a snapshot of the caller."""
+    """Yield the differences between the rows of a day and its records, in the caller's snapshot."""
     right, table = _of_records(db, day), UsageByRate
     query = table.select(*(getattr(table, name) for name in (*KEY, *SUMS))).where(table.day == day)
     stored: Sums = {
@@ -155,7 +156,7 @@ def day_faults(db: peewee.Database, day: int, limit: int) -> Iterator[str]:
 
 
 def _of_records(db: peewee.Database, day: int) -> Sums:
-    """Sum up a day's records. Memory: its sums, and a page of records."""
+    """Sum up a day's records. Memory: the sums, and a page of records."""
     charged = (UsageRow.day == day) & _CHARGED
     plain = charged & (UsageRow.receipt.is_null() | ~_SPECIAL)
     query = UsageRow.select(

@@ -1,17 +1,18 @@
-"""Roll-ups: sums of usage records by the hour and by the day, exact at every moment.
+"""Roll-ups: sums of usage records by the hour and by the day, always exact.
 
-usage_by_key is hour × key (its user and group) × model × outcome × endpoint × error code,
-usage_by_channel the same by channel in place of the key. Of days there are usage_by_day, which is
-the latter, and of the former usage_by_user, without model, endpoint and error code, and
-usage_by_group, without key and user; usage_by_caller is usage_by_user without the outcome, of
-which it counts OUTCOME_COUNTS, and without FIRST_BYTE. Few rows come of endpoint and code: a key
-asks one or two endpoints, and nearly all calls of an outcome that is not ok have one code.
+usage_by_key is by hour, key (its user and group), model, outcome, endpoint and error code.
+usage_by_channel has the channel in place of the key. The daily ones: usage_by_day is
+usage_by_channel by day; usage_by_user is usage_by_key without model, endpoint and error code;
+usage_by_group is it without key and user. usage_by_caller is usage_by_user without the outcome, for
+which it has a column for each of OUTCOME_COUNTS, and without FIRST_BYTE. Endpoint and code add few
+rows: a key uses one or two endpoints, and nearly all calls of an outcome other than ok have one
+code.
 
 The writer adds each batch in the transaction that inserts its records, so a record counts once in
-each. Days and hours are those of a call's id (its start, UTC). What a call has not is an empty
-text; names are cut to their columns. Beside SUMS there is a histogram of the first bytes of
-streams, FIRST_BYTE. Sums stay when records are pruned. Reading them: usage_stats.
-usage_by_rate tells other things: rate_sums.
+each roll-up. Days and hours are those of a call's id (its start, UTC). A missing value is an empty
+text; names are truncated to their columns. Besides SUMS there is a histogram of the first bytes of
+streams, FIRST_BYTE. Sums remain when records are pruned. usage_stats reads them. usage_by_rate, of
+another kind, is in rate_sums.
 """
 
 import functools
@@ -58,11 +59,11 @@ DAILY: tuple[tuple[Any, Any], ...] = (
         (tables.UsageByCaller, tables.UsageByUser),
     ),
 )
-"""Sums of days, each with those that it is made from, in the order in which they are made."""
+"""Roll-ups of days, each with the one that it is made from, in the order in which they are made."""
 
 
 def add_records(db: peewee.Database, records: Sequence[UsageRecord]) -> None:
-    """Add records to all roll-ups, inside the caller's transaction; the driver's errors pass."""
+    """Add records to all roll-ups, inside the caller's transaction. Driver errors propagate."""
     facts = _gather(records)
     if not facts:
         return
@@ -84,7 +85,8 @@ def add_records(db: peewee.Database, records: Sequence[UsageRecord]) -> None:
     for (day, user, key_id, group, outcome), sums in by_user.items():
         counts = [sums[0] if outcome == name else 0 for name in OUTCOME_COUNTS]
         _add(by_caller, (day, user, key_id, group), sums[:_FIRST_BUCKET] + counts)
-    # Rows in order of their key, so that two writers wait for each other instead of deadlocking.
+    # Rows in order of their key, so that concurrent writers wait for each other instead of
+    # deadlocking.
     of_tables = (by_key, by_channel, by_day, by_user, by_group, by_caller)
     for table, keyed in zip(TABLES, of_tables, strict=True):
         insert_sums(db, _upsert(table)[is_mysql(db)], [(key, keyed[key]) for key in sorted(keyed)])
@@ -92,7 +94,8 @@ def add_records(db: peewee.Database, records: Sequence[UsageRecord]) -> None:
 
 
 def _gather(records: Iterable[UsageRecord]) -> Sums:
-    """Sums of records that differ in nothing a roll-up tells apart. Runs for each call: lean."""
+    """Return the sums of records that no roll-up distinguishes. Runs for each call, so keep it
+    fast."""
     facts: Sums = {}
     for record in records:
         call = record.call
@@ -126,7 +129,8 @@ def _add(found: Sums, key: tuple[Any, ...], sums: list[int]) -> None:
     found[key] = sums if sums_row is None else list(map(add, sums_row, sums))
 
 
-# 9 characters are blocks of 32 ms, of which an hour has 112,500: none lies across its end.
+# 9 characters of an id cover 32 ms. An hour has exactly 112,500 of these blocks, so none crosses
+# its end.
 @functools.lru_cache(maxsize=4096)
 def _hour_of_block(block: str) -> tuple[int, int]:
     at_ms = ulid_ms(block.ljust(ULID_CHARS, "0"))
@@ -135,14 +139,14 @@ def _hour_of_block(block: str) -> tuple[int, int]:
 
 @functools.cache
 def _upsert(table: Any) -> dict[bool, str]:
-    """Return the SQL that adds sums to a row, or makes it: raw, for the writer."""
+    """Return the SQL that adds sums to a row, or inserts it. Raw, for the writer."""
     key, columns = _key(table), columns_of(table)
     sums = {name: f'"{name}" + {{{name}}}' for name in columns}
     return database.upsert_texts(table._meta.table_name, (*key, *columns), key, sums)
 
 
 def columns_of(table: Any) -> tuple[str, ...]:
-    """Return the names of what a roll-up sums up."""
+    """Return the names of the columns that a roll-up sums up."""
     return (*SUMS, *OUTCOME_COUNTS) if table is tables.UsageByCaller else COLUMNS
 
 
@@ -157,10 +161,10 @@ def _names_beside_time(table: Any) -> tuple[str, ...]:
 
 
 def rebuild(db: peewee.Database) -> Iterator[int]:
-    """Make the roll-ups anew from the records, day by day; each day (yyyymmdd) when it is done.
+    """Rebuild the roll-ups from the records, day by day. Yield each day (yyyymmdd) when it is done.
 
-    Days without records and days that were pruned keep their sums. Gateways may write meanwhile:
-    each step locks the rows of one hour (MySQL) or the file (SQLite). Idempotent.
+    Days without records and pruned days keep their sums. Gateways may write meanwhile: each step
+    locks the rows of one hour (MySQL) or the file (SQLite). Idempotent.
     """
     for day in days_after(db, pruned_before(db) - 1):
         for hour in range(DAY_HOURS):
@@ -174,8 +178,8 @@ def rebuild(db: peewee.Database) -> Iterator[int]:
 
 
 def complete_callers(db: peewee.Database, pause: Callable[[], None] = lambda: None) -> None:
-    """Make the days of usage_by_caller that it lacks since it was added, from usage_by_user, and
-    note that it has all. `pause` is called after each."""
+    """Add to usage_by_caller the days from before the table was added, from usage_by_user, and note
+    that it is complete. Calls `pause` after each day."""
     since, table = partitions.callers_since(db), tables.UsageByUser
     days = raw_rows(db, table.select(table.day).where(table.day < since).distinct())
     for (day,) in days:
@@ -187,9 +191,9 @@ def complete_callers(db: peewee.Database, pause: Callable[[], None] = lambda: No
 
 
 def _locking(db: peewee.Database, work: Callable[[], Result]) -> Result:
-    # On MySQL only REPEATABLE READ locks the gaps between the rows that a DELETE goes through, so
-    # that no writer adds a row to what is being made anew; and the first plain SELECT, after the
-    # DELETE, sees all that was committed by then. Writers that wait for us add their sums later.
+    # On MySQL, only REPEATABLE READ locks the gaps between the rows that a DELETE reads, so that no
+    # writer adds a row to what is being rebuilt. The first plain SELECT, after the DELETE, sees
+    # everything that was committed by then. Writers that wait for these locks add their sums later.
     return (snapshot_read if is_mysql(db) else transaction)(db, work)
 
 
@@ -218,10 +222,10 @@ def _insert(db: peewee.Database, table: Any, when: tuple[int, ...], found: "_Fou
 
 
 def verify(db: peewee.Database, since_day: int = 0) -> Iterator[str]:
-    """Return what differs between roll-ups and the records of each day, from `since_day`
-    (yyyymmdd) on, that has not been pruned.
+    """Yield the differences between the roll-ups and the records of each day that has not been
+    pruned, from `since_day` (yyyymmdd) on.
 
-    A sentence each, at most FAULTS_PER_DAY a day and roll-up. Each day is read in one snapshot,
+    One sentence each, at most FAULTS_PER_DAY a day and roll-up. Each day is read in one snapshot,
     so a running gateway does not disturb it. Memory: the sums of one day.
     """
     for day in days_after(db, max(pruned_before(db), since_day) - 1):
@@ -236,7 +240,7 @@ def _day_faults(db: peewee.Database, day: int) -> list[str]:
         names, name = _names_beside_time(table), table._meta.table_name
         if table is tables.UsageByCaller and incomplete:
             continue
-        if names not in rights:  # two tables tell the same things apart
+        if names not in rights:  # two tables have the same key
             rights[names] = _sums(db, UsageRow, table, UsageRow.day == day)
         right, columns = rights[names], columns_of(table)
         stored_sums = _sums(db, table, table, table.day == day)
@@ -259,7 +263,7 @@ _Found = dict[tuple[str, ...], tuple[int, ...]]
 
 
 def _sums(db: peewee.Database, table: Any, of: Any, where: Any) -> _Found:
-    """Return what the roll-up `of` has, summed up from another one, or the records themselves."""
+    """Return the sums of the roll-up `of`, computed from another roll-up or from the records."""
     names = _names_beside_time(of)
     by = [record_column(table, name).alias(f"by_{name}") for name in names]
     calls = fn.COUNT(SQL("*")) if table is UsageRow else fn.SUM(table.calls)
@@ -274,7 +278,7 @@ def _sums(db: peewee.Database, table: Any, of: Any, where: Any) -> _Found:
 
 
 def outcome_calls(table: Any, outcome: str) -> Any:
-    """Return the calls of one of OUTCOME_COUNTS, of a roll-up or of the records themselves."""
+    """Return the number of calls of one of OUTCOME_COUNTS, from a roll-up or the records."""
     if table is tables.UsageByCaller:
         return getattr(table, outcome)
     calls = peewee.Value(1) if table is UsageRow else table.calls
@@ -282,7 +286,7 @@ def outcome_calls(table: Any, outcome: str) -> Any:
 
 
 def first_byte_sums(table: Any) -> list[Any]:
-    """Return the buckets of FIRST_BYTE summed up, of a roll-up or of the records themselves."""
+    """Return the summed buckets of FIRST_BYTE, of a roll-up or of the records."""
     if table is not UsageRow:
         return [fn.SUM(table._meta.fields[name]) for name in FIRST_BYTE]
     begun, sums = table.ttft_ms, []
@@ -295,8 +299,8 @@ def first_byte_sums(table: Any) -> list[Any]:
 
 
 def summed_column(table: Any, name: str) -> Any:
-    """Return a column as sums take it: tokens of other modalities are added to their side, and the
-    operator's cost counts where it is known."""
+    """Return the column that is summed up. For records, tokens of other modalities are added to
+    their direction, and calls whose cost to the operator is unknown count as 0."""
     if table is not UsageRow:
         return getattr(table, name)
     if name == "upstream_nanos":
@@ -308,7 +312,7 @@ def summed_column(table: Any, name: str) -> Any:
 
 
 def record_column(table: Any, name: str) -> Any:
-    """Return a column as a roll-up has it: where a record has nothing, that has an empty text."""
+    """Return a column as a roll-up has it, with empty texts for missing values of records."""
     column = getattr(table, name)
     if table is UsageRow and name in ("channel", "error_code"):
         return fn.COALESCE(column, "")

@@ -1,7 +1,7 @@
-"""A journal that the writer brings into the store, its own or one of a dead process.
+"""A journal that the writer brings into the store, its own or that of a dead process.
 
-Closed calls are read from the offset that the store has applied, and booked batch by batch. What
-can never be booked is parked in a file, so that it stops nothing.
+Closed calls are read from the offset that the store has applied, and booked batch by batch. Records
+that can never be booked are written to a file, so that they do not block the others.
 """
 
 import logging
@@ -32,8 +32,8 @@ Applied = Callable[[dict[str, int], dict[str, int]], None]
 
 class JournalSource:
     """The progress in a journal: read up to `position`, in the store up to `committed` (None: not
-    known yet). `pending`: read, but not known to be in the store. `applied` hears of each batch:
-    the journal's leases after it, and what it charged."""
+    known yet). `pending` was read, but may not be in the store. `applied` is called for each batch
+    with the journal's leases after it, and the charges."""
 
     def __init__(
         self, db: peewee.Database, reader: JournalReader, node: str, applied: Applied
@@ -43,14 +43,15 @@ class JournalSource:
         self.position = 0
         self.committed: int | None = None
         self.pending: Closed | None = None
-        self.records = 0  # that the store has by this object
+        self.records = 0  # that this object brought into the store
         self._db = db
         self._node = node
         self._applied = applied
 
     def resolve(self) -> bool:
-        """Learn from the store how far a journal is applied; False when it was finished. A batch
-        whose transaction ended in an unknown way has happened if the offset says so."""
+        """Read from the store how far the journal is applied. Return False if it is finished. If
+        the outcome of a batch's transaction was unknown, the offset shows whether it was
+        committed."""
         offset, finished = self._row()
         if self.committed is None:
             self.committed = self.position = offset
@@ -66,7 +67,7 @@ class JournalSource:
         return not finished
 
     def apply(self, limit: int) -> bool:
-        """Bring one batch into the store; whether there may be more before the limit."""
+        """Book one batch. Return whether there may be more before the limit."""
         if self.pending is None:
             closed = self.reader.read_closed(self.position, limit, BATCH_RECORDS)
             if closed.handed and not closed.records:
@@ -82,7 +83,8 @@ class JournalSource:
         try:
             left = self._book(batch)
         except OffsetMoved:
-            # A COMMIT whose answer was lost has ended after `resolve` looked; else it raises.
+            # A COMMIT with a lost answer was carried out after `resolve` looked. Otherwise this
+            # raises.
             self.resolve()
             if self.committed != batch.offset:
                 raise
@@ -92,7 +94,8 @@ class JournalSource:
         return batch.lines >= BATCH_RECORDS
 
     def finish(self) -> None:
-        """All its charges are booked: what is left of its leases is free again."""
+        """Mark the journal as finished and release its remaining leases, after all its charges are
+        booked."""
 
         def work() -> None:
             leases.give_all_back(self._db, self.id)
@@ -137,8 +140,8 @@ class JournalSource:
             self._applied(left, account_charges(closed.records))
 
     def _bookable(self, records: list[UsageRecord]) -> list[UsageRecord]:
-        """Try each record alone; those that can be booked, if need be with their texts cut. The
-        others are parked before anything is committed."""
+        """Try each record alone. Return those that can be booked, with their texts cut if
+        necessary. The others are parked before anything is committed."""
         bookable: list[UsageRecord] = []
         refused: list[tuple[UsageRecord, str]] = []
 
@@ -180,7 +183,8 @@ class JournalSource:
             self._park(damage.data.decode("utf-8", "backslashreplace"), place)
 
     def _park(self, record: UsageRecord | str, reason: str) -> None:
-        """Park records that can never be booked, for the operator; the rest goes on."""
+        """Write a record that can never be booked to PARKED_FILE, for the operator, so that the
+        rest can go on."""
         log.error("a record is parked in %s: %s", PARKED_FILE, reason)
         data = msgspec.json.encode({"at_ms": now_ms(), "reason": reason, "record": record}) + b"\n"
         path = self.reader.directory / PARKED_FILE
@@ -193,15 +197,15 @@ class JournalSource:
 
 
 class _TriedOut(Exception):
-    """Rolls back a transaction in which everything was only tried."""
+    """A signal that rolls back a transaction in which bookings were only tried."""
 
 
 _UNBOOKABLE = (StoreError, ArithmeticError, ValueError, TypeError)
 
 
 def _blames_record(error: BaseException) -> bool:
-    """Return whether an error comes from the content of a record; all others are retried. The names
-    are those of PEP 249, the same in peewee and in both drivers."""
+    """Return whether an error comes from the content of a record. All other errors are retried. The
+    names are those of PEP 249, which are the same in peewee and in both drivers."""
     if isinstance(error, (ArithmeticError, ValueError, TypeError)):
         return True
     origins = (error, error.__cause__)

@@ -1,10 +1,10 @@
-"""Things that vendors keep: which channel and upstream key made each, and for whom.
+"""Objects that vendors store: the channel and upstream key that made each, and its user.
 
-Responses with their items, messages of threads, containers, conversations. A row is written with
-the usage record of its call, in the same transaction; that of a stream, and of what an answer hands
-out besides its own id, as soon as its client knows the id. It goes after as long as vendors keep a
-response. Of the id only a digest is kept. SQL is raw: the writer runs it for each batch, and a call
-looks up all that it names at once.
+These are responses with their items, messages of threads, containers, conversations. A row is
+written with the usage record of its call, in the same transaction. For a stream, and for objects
+that an answer contains besides its own id, it is written as soon as the client knows the id. It
+expires after the time that vendors keep a response. Only a digest of the id is stored. SQL is raw:
+the writer runs it for each batch, and a call looks up all ids that it names at once.
 """
 
 import hashlib
@@ -19,16 +19,16 @@ from store.db.database import execute, executemany, in_snapshot, is_mysql, trans
 from store.values.usage_record import StoredAt, UsageRecord
 
 KEPT_MS = 30 * 86_400_000
-"""How long a row is of use: OpenAI keeps responses for thirty days."""
+"""The lifetime of a row: OpenAI keeps responses for thirty days."""
 
 EXPIRED_ROWS = 1000
-"""Rows of one portion: some 10 ms on SQLite, during which no other process writes."""
+"""The rows of one batch: some 10 ms on SQLite, during which no other process writes."""
 
 LAGGING_MS = 30_000
-"""A node last seen so much earlier than this one may still have responses to report."""
+"""A node last seen this much earlier than this one may still have responses to report."""
 
 GONE_MS = 600_000
-"""A node not seen for so long is not waited for."""
+"""A node not seen for this long is not waited for."""
 
 _KEY = ("mark", "user_id")
 _PLACE = ("channel_id", "fingerprint", "expires_ms")
@@ -49,25 +49,24 @@ _EXPIRE = {
 
 
 class Found(msgspec.Struct, frozen=True, gc=False):
-    """Answer of the store for some ids. `places`: where each is, by its mark; with no channel,
-    when it is another user's; what is not there is unknown. Then `elsewhere`: whether other nodes
-    may soon report it, or are overdue.
-    """
+    """The store's answer for some ids. `places` has the location of each by its mark, without a
+    channel if it belongs to another user. Ids that are missing are unknown; `elsewhere` then says
+    whether other nodes may soon report them, or are overdue."""
 
     places: dict[str, StoredAt]
     elsewhere: Literal["none", "soon", "overdue"] = "none"
 
 
 def mark_of(response_id: str) -> str:
-    """Return the digest that stands for a response's id, in hexadecimal."""
+    """Return the digest of a response's id, in hexadecimal."""
     return hashlib.sha256(response_id.encode(errors="surrogatepass")).hexdigest()
 
 
 def note_stored(
     db: peewee.Database, records: Iterable[UsageRecord], handed: Iterable[HandedLine] = ()
 ) -> None:
-    """Write down what running calls have handed out, then what the calls of records have had stored
-    or deleted, in their order and in the caller's transaction. Idempotent."""
+    """Write the objects handed out by running calls, then those that the calls of records had
+    stored or deleted, in their order and in the caller's transaction. Idempotent."""
     last: dict[tuple[str, str], tuple[StoredAt, int]] = {}
     for line in handed:
         if line.sent.stored is not None:
@@ -78,7 +77,7 @@ def note_stored(
             call = record.call
             last[stored.mark, call.user_id] = stored, call.started_ms + KEPT_MS
     put, drop = [], []
-    # In order, so that two writers never wait for each other.
+    # In order, so that concurrent writers do not deadlock.
     for (mark, user_id), (stored, until_ms) in sorted(last.items(), key=lambda one: one[0]):
         row = (bytes.fromhex(mark), user_id)
         if stored.channel_id:
@@ -95,8 +94,9 @@ def note_stored(
 def find_stored(
     db: peewee.Database, node: str, user_id: str, marks: Sequence[str], at_ms: int
 ) -> Found:
-    """Return where things of a user are, for a process of `node`; at least one mark, and no more
-    than a statement takes (adapters.family.stored.MAX_REFS). Blocking. Raises StoreUnavailable."""
+    """Return the locations of a user's objects, for a process of `node`. Takes at least one mark,
+    and no more than a statement allows (adapters.family.stored.MAX_REFS). Blocking. Raises
+    StoreUnavailable."""
     query = _FIND % ", ".join("?" * len(marks))
     values = (*map(bytes.fromhex, marks), at_ms)
     places: dict[str, StoredAt] = {}
@@ -115,7 +115,7 @@ def find_stored(
 
 
 def forget_expired(db: peewee.Database, at_ms: int) -> bool:
-    """Remove a portion of the rows whose time is over; whether there may be more of them."""
+    """Remove a batch of expired rows. Return whether there may be more."""
     values = (at_ms, EXPIRED_ROWS)
     count = transaction(db, lambda: execute(db, _EXPIRE[is_mysql(db)], values).rowcount)
     return bool(count == EXPIRED_ROWS)

@@ -1,7 +1,7 @@
-"""Reading usage records: newest ones, following, export, and the proof of every cost.
+"""Reading usage records: newest ones, following, export, and the check of every cost.
 
-Pages are taken by key, (day, id) for history and (recorded_ms, id) for what is new, so that
-memory stays flat and a long table makes them no slower. For commands and the Hub; each page is a
+Pages are read by key, (day, id) for history and (recorded_ms, id) for new records, so that memory
+stays flat and a long table does not slow them down. For commands and the Hub. Each page is a
 transaction of its own. Rows are dictionaries of columns; usage.to_public gives the public form.
 """
 
@@ -28,30 +28,31 @@ from store.values.usage_record import COLUMNS, charges_from_json, receipt_fields
 
 PAGE_ROWS = 1000
 OVERLAP_MS = 10_000
-"""How late a record may become visible after its recorded_ms: its transaction has to end."""
+"""The most by which a record may become visible after its recorded_ms, since its transaction must
+end."""
 
 FOLLOW_PAUSE_S = 0.5
 PAGE_BUDGET_S = 1.0
-"""How long is searched for a page before what was found is shown."""
+"""The time after which the search for a page stops and its results are shown."""
 PRICES_CACHED = 256
 LOOK_BACK_MS = 7 * DAY_MS
-"""How far back a call is looked for by an id of others, unless a time is given."""
+"""The age of the oldest call searched by a client's or vendor's id, unless a time is given."""
 
 MATCHES_MAX = 20
 _CALL = "call"
 
 Row = dict[str, Any]
 
-DAYS_AT_ONCE = 64  # of roll-ups: 1536 hours
+DAYS_AT_ONCE = 64  # days of roll-ups in one query: 1536 hours
 
 IDS = ("request_id", "client_request_id", "upstream_request_id")
 _BY_KEY = ("user", "key_id", "group", "model", "outcome", "endpoint", "error_code")
 _BY_CHANNEL = ("channel", "model", "outcome", "endpoint", "error_code")
 _UNSUMMED = ("status", "stream", "min_duration_ms", "trace_id")
-"""Filters of which no roll-up tells anything."""
+"""Filters that no roll-up has."""
 
 _CALLER_COLUMNS = frozenset({"user", "day", "id", "outcome", "key_id"})
-"""Of the index usage_caller."""
+"""The columns of the index usage_caller."""
 _NO_DAY = 99_999_999
 _MONEY_COLUMNS = (
     *("id", "cost_nanos", "charges", "usage_source", "multiplier_ppm", "prices", "receipt"),
@@ -60,13 +61,13 @@ _MONEY_COLUMNS = (
 
 
 Names = str | tuple[str, ...] | None
-"""A name, or several of which any will do."""
+"""A name, or several of which any one matches."""
 
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """The filters of records: None takes all. Times are of the start of the call, `until_ms`
-    excluded; `text` is part of the error message, in any case."""
+    """The filters of records. None matches all. Times are those of the start of the call,
+    `until_ms` excluded. `text` is part of the error message, in any case."""
 
     user: Names = None
     key_id: Names = None
@@ -89,15 +90,15 @@ class Filters:
 
 
 def matching(column: Any, wanted: Any) -> Any:
-    """Return a column that has the name, or one of the names."""
+    """Return the condition that a column has the name, or one of the names."""
     return column << wanted if isinstance(wanted, tuple) else column == wanted
 
 
 def tail(db: peewee.Database, filters: Filters, limit: int) -> list[Row]:
-    """Return the newest records in order of their writing, oldest of them first, at most `limit`.
+    """Return the newest records in order of writing, the oldest of them first, at most `limit`.
 
-    Newest is as they were written, or with filters as they began: `history` reads no more than it
-    must then.
+    Without filters, the newest are those written last. With filters they are those started last,
+    since `history` then reads as little as possible.
     """
     if filters.request_id is None and filters != Filters():
         return sorted(history(db, filters, limit), key=lambda row: (row["recorded_ms"], row["id"]))
@@ -108,18 +109,18 @@ def tail(db: peewee.Database, filters: Filters, limit: int) -> list[Row]:
 def history(
     db: peewee.Database, filters: Filters, limit: int, before: str | None = None
 ) -> list[Row]:
-    """Return a page of calls, the last begun first, at most `limit`; those that began before a
-    call's id.
+    """Return a page of calls, the last started first, at most `limit`, of those that started before
+    the call with the id `before`.
 
-    However rare the calls are that the names of the filters choose, the roll-ups tell the hours in
-    which there were any, and only these are read. Calls looked for by an id are found by its index.
+    However rare the matching calls are, the roll-ups show the hours in which there were any, and
+    only these are read. Calls searched by an id are found by its index.
     """
     return page(db, filters, limit, before, None).rows
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Some calls, and before which id the search goes on; None: there are no more."""
+    """Some calls, and the id before which the search continues (None: there are no more)."""
 
     rows: list[Row]
     next: str | None
@@ -132,8 +133,8 @@ def page(
     before: str | None = None,
     budget_s: float | None = PAGE_BUDGET_S,
 ) -> Page:
-    """Return a page as of `history`. What takes longer than `budget_s` is left for the page after
-    it, so a page may have fewer rows than `limit`, or none, and not be the last."""
+    """Return a page as of `history`. The search stops after `budget_s` and continues on the next
+    page, so a page may have fewer rows than `limit`, or none, without being the last."""
     if any(getattr(filters, name) is not None for name in IDS):
         return _page_by_id(db, filters, limit, before)
     give_up_at = time.monotonic() + (float("inf") if budget_s is None else budget_s)
@@ -142,7 +143,7 @@ def page(
     for span in _spans(db, filters, before):
         end = min(span.end, before or span.end)
         if end <= span.first:
-            continue  # of a page before
+            continue  # on an earlier page
         if left == 0 or (begun and time.monotonic() > give_up_at):
             reached = last if left == 0 else end
             break
@@ -165,14 +166,15 @@ def _page_by_id(db: peewee.Database, filters: Filters, limit: int, before: str |
 
 
 def _newest_ids(db: peewee.Database, filters: Filters, span: "_Span", limit: int) -> list[str]:
-    """Return ids alone, the newest first: most of what is passed over is then told by an index."""
+    """Return only ids, the newest first, since most skipped records can then be decided by an
+    index."""
     if filters.user is None:
         filters = replace(filters, user=span.user)
     index: Any = UsageRow
     terms = conditions(filters)
     rest = [term for term in terms if term.lhs.name not in _CALLER_COLUMNS]
     if rest and span.user is not None:
-        # In a plain query MariaDB reads a record before it looks at the outcome in the index.
+        # In a plain query MariaDB reads a record before it checks the outcome in the index.
         index = UsageRow.alias("i")
         indexed = [term for term in terms if term.lhs.name in _CALLER_COLUMNS]
         terms = [
@@ -198,11 +200,11 @@ def follow(
     start_ms: int,
     pause: Callable[[float], None] = time.sleep,
 ) -> Iterator[Row]:
-    """Return every record written at or after `start_ms` (by the database's clock, which no node's
-    can disturb), each once, for ever; pauses between looks.
+    """Yield every record written at or after `start_ms`, each once, forever, with pauses between
+    reads. The time is that of the database's clock, so clocks of nodes do not matter.
 
-    Looks back OVERLAP_MS each time, since records become visible a little out of order. Memory: the
-    ids of those last seconds. While the store is unavailable it waits.
+    Each read goes back OVERLAP_MS, since records become visible slightly out of order. Memory: the
+    ids of these last seconds. Waits while the store is unavailable.
     """
     printed: dict[str, int] = {}
     newest_ms = start_ms
@@ -220,13 +222,13 @@ def follow(
 
 
 def export_rows(db: peewee.Database, filters: Filters) -> Iterator[Row]:
-    """Return all records in order of id, that is of their start. Memory: one page."""
+    """Yield all records in order of id, which is that of their start. Memory: one page."""
     return _in_order(db, with_user(db, filters), COLUMNS)
 
 
 def with_user(db: peewee.Database, filters: Filters) -> Filters:
-    """Return the filters with the user whom the roll-ups know as the only one of the key, if one
-    does. The same records then, but found by index; of a key alone there is none."""
+    """Return the filters with the key's user added, if the roll-ups show that it has only one. They
+    match the same records, but by an index; there is none for a key alone."""
     if filters.key_id is None or filters.user is not None:
         return filters
     names = UsageByKey.select(fn.MIN(UsageByKey.user), fn.MAX(UsageByKey.user))
@@ -252,8 +254,8 @@ def _in_order(db: peewee.Database, filters: Filters, columns: Sequence[str]) -> 
 def verify(
     db: peewee.Database, report: Callable[[int], None] = lambda _: None, since_ms: int | None = None
 ) -> Iterator[tuple[str, str]]:
-    """Return the id of each record whose cost is not what its own fields give, and why. `report` is
-    told how many records were read; `since_ms`: only of calls that began since."""
+    """Yield the id of each record whose cost does not match its own fields, and why. `report` is
+    called with the number of records read. `since_ms`: only calls started since then."""
     for number, row in enumerate(_in_order(db, Filters(since_ms=since_ms), _MONEY_COLUMNS)):
         if number % PAGE_ROWS == 0:
             report(number)
@@ -262,8 +264,8 @@ def verify(
 
 
 def fault_of(row: Row) -> str | None:
-    """Return the fault in the money of a row: its cost recomputed, its charges summed up. Needs
-    only the columns that `verify` reads."""
+    """Return the fault in the money of a row, by recomputing its cost and summing its charges.
+    Needs only the columns that `verify` reads."""
     cost = row["cost_nanos"]
     try:
         charged = sum(charge.amount_nanos for charge in charges_from_json(row["charges"]))
@@ -284,11 +286,12 @@ def fault_of(row: Row) -> str | None:
 def _recorded_since(
     db: peewee.Database, filters: Filters, since_ms: int, shown: Container[str]
 ) -> Iterator[Row]:
-    """In order of writing those that are not shown yet: of the others only the ids are read."""
+    """Yield the records not yet shown, in order of writing. Of those shown, only the ids are
+    read."""
     terms, order = conditions(filters), (UsageRow.recorded_ms, UsageRow.id)
     at_ms, after = since_ms, ""
     while True:
-        # A batch shares its recorded_ms, so the rest of that moment is skipped by id.
+        # A batch shares its recorded_ms, so the rest of it is skipped by id.
         shown_before = (UsageRow.recorded_ms == at_ms) & (UsageRow.id <= after)
         later = [UsageRow.recorded_ms >= at_ms, ~shown_before]
         page = rows_where(db, [*terms, *later], order, PAGE_ROWS, ("recorded_ms", "day", "id"))
@@ -304,7 +307,7 @@ def _recorded_since(
 
 
 def _guides(filters: Filters) -> Mapping[str, Any]:
-    """Return the filters that the roll-up knows in which is looked for hours, by column."""
+    """Return the filters that are in the roll-up used to find hours, by column."""
     by_key = any(getattr(filters, name) is not None for name in ("user", "key_id", "group"))
     names: tuple[str, ...] = _BY_KEY if by_key else _BY_CHANNEL
     return {name: value for name in names if (value := getattr(filters, name)) is not None}
@@ -312,13 +315,13 @@ def _guides(filters: Filters) -> Mapping[str, Any]:
 
 def _terms_of_guides(table: Any, filters: Filters) -> list[Any]:
     terms = [matching(getattr(table, name), value) for name, value in _guides(filters).items()]
-    # What is said in a message is said of an error.
+    # Only errors have a message.
     return terms if filters.text is None else [*terms, table.error_code != ""]
 
 
 @dataclass(frozen=True, slots=True)
 class _Span:
-    """A range of ids of one day, and the one user whose calls are looked for there, if known."""
+    """A range of ids of one day, and the only user whose calls are searched there, if known."""
 
     day: int
     first: str
@@ -344,16 +347,16 @@ def _spans(db: peewee.Database, filters: Filters, before: str | None) -> Iterato
 
 
 def _hours_of(day: int) -> Iterator["_Span"]:
-    """Return an hour each, so that a search in the records themselves may stop between them."""
+    """Yield the hours of a day, so that a search in the records can stop between them."""
     for begin_ms in range(day_begin_ms(day) + DAY_MS - HOUR_MS, day_begin_ms(day) - 1, -HOUR_MS):
         yield _Span(day, first_ulid(begin_ms), first_ulid(begin_ms + HOUR_MS))
 
 
 def _hours(db: peewee.Database, filters: Filters, oldest: int, newest: int) -> Iterator[_Span]:
-    """Return the hours in which the roll-ups know calls; asks for ever more days at once."""
+    """Yield the hours in which the roll-ups have calls. Queries more days each time."""
     by_key = bool({"user", "key_id", "group"} & _guides(filters).keys())
     table: Any = UsageByKey if by_key else UsageByChannel
-    # A key has one user, unless that was renamed in this hour.
+    # A key has one user, unless the user was renamed in this hour.
     users = (fn.MIN(table.user), fn.MAX(table.user)) if by_key else (None, None)
     query = table.select(table.day, table.hour, *users).group_by(table.day, table.hour)
     query = query.order_by(table.day.desc(), table.hour.desc())
@@ -391,12 +394,12 @@ def conditions(filters: Filters) -> list[Any]:
         try:
             terms.append(table.day == day_of(filters.request_id))
         except ValueError:
-            pass  # No id of ours: the record is looked for and not found.
+            pass  # Not an id of ours: it is searched and not found.
     if filters.min_duration_ms is not None:
         terms.append(table.duration_ms >= filters.min_duration_ms)
     if filters.text is not None:
         terms.append(fn.LOWER(table.error_message).contains(filters.text.lower()))
-    # The day lets the database pass over whole partitions.
+    # The day lets the database skip whole partitions.
     if (at_ms := filters.since_ms) is not None:
         terms += [table.day >= day_at(at_ms), table.id >= first_ulid(at_ms)]
     if (at_ms := filters.until_ms) is not None:
@@ -412,7 +415,7 @@ _EQUAL = tuple(
 
 
 def matches(filters: Filters, row: Mapping[str, Any]) -> bool:
-    """Return whether a row of usage_records matches: for live tails, which make no query."""
+    """Return whether a row of usage_records matches. For live tails, which make no query."""
     for name in _EQUAL:
         expected = getattr(filters, name)
         if expected is None:
@@ -436,7 +439,7 @@ def rows_where(
     limit: int | None = None,
     columns: Sequence[str] = COLUMNS,
 ) -> list[Row]:
-    """Records for which all terms hold; a transaction of its own."""
+    """Return the records for which all terms hold, in a transaction of its own."""
     query = UsageRow.select(*(getattr(UsageRow, name) for name in columns))
     rows = raw_rows(db, _where(query, terms).order_by(*order).limit(limit))
     return [dict(zip(columns, row, strict=True)) for row in rows]
@@ -447,13 +450,13 @@ def _where(query: Any, terms: Sequence[Any]) -> Any:
 
 
 def find(db: peewee.Database, wanted: str, since_ms: int = 0) -> list[Row]:
-    """Return the calls with this id, newest first, at most MATCHES_MAX: by the record's, else by
-    the client's or the vendor's among the calls begun since `since_ms`."""
+    """Return the calls with this id, newest first, at most MATCHES_MAX. It is the record's id, or
+    else the client's or the vendor's, of calls started since `since_ms`."""
     try:
         if rows := rows_where(db, [UsageRow.day == day_of(wanted), UsageRow.id == wanted]):
             return rows
     except ValueError:
-        pass  # No id of ours.
+        pass  # Not an id of ours.
     matches: dict[str, Row] = {}
     for column in (UsageRow.client_request_id, UsageRow.upstream_request_id):
         terms = [column == wanted, UsageRow.day >= day_at(since_ms)]
@@ -465,8 +468,8 @@ def find(db: peewee.Database, wanted: str, since_ms: int = 0) -> list[Row]:
 
 def cost_lines(row: Row) -> list[dict[str, Any]]:
     """Return the parts of the cost of a record, before its multiplier: meter, count, price and
-    amount (exact decimal strings). A part of another model has its name as `model`, and neither
-    meter nor price. Empty for a record that was not charged."""
+    amount (exact decimal strings). A part of another model has its name as `model`, but no meter
+    and no price. Empty for a record that was not charged."""
     if row["usage_source"] == "none" or row["prices"] is None:
         return []
     return [
@@ -482,8 +485,8 @@ def cost_lines(row: Row) -> list[dict[str, Any]]:
 
 
 def _cost_parts(row: Row) -> Iterator[tuple[str | None, str | None, int, str | None, int]]:
-    """Yield meter, other model, count, price, and fractions of each part of a cost. Raises
-    ValueError for what no record has."""
+    """Yield meter, other model, count, price, and fractions for each part of a cost. Raises
+    ValueError for values that no record has."""
     receipt, prices = receipt_fields(row), _prices(row["prices"])
     meters = receipt["meters"] | ({_CALL: 1} if prices.get(_CALL, "0") != "0" else {})
     for name, count in meters.items():

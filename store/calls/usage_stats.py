@@ -1,8 +1,8 @@
-"""Sums of usage by day, model, user and so on: from the smallest roll-up that can tell them.
+"""Sums of usage by day, model, user and so on, from the smallest roll-up that has the answer.
 
-Only what no roll-up tells (a status, a duration, a text, a user together with a channel, times
-within an hour) is summed up from the records themselves, which takes as long as there are records
-and knows nothing of days that were pruned. For commands and the Hub.
+Queries that no roll-up answers (a status, a duration, a text, a user together with a channel, times
+within an hour) are summed up from the records. The time for that grows with their number, and
+pruned days are missing. For commands and the Hub.
 """
 
 from collections.abc import Sequence
@@ -28,31 +28,31 @@ DIMENSIONS = (
     *("hour", "day", "user", "key_id", "model", "channel", "outcome", "endpoint", "status"),
     *("group", "error_code"),
 )
-"""What sums may be told apart by."""
+"""The dimensions of sums."""
 
 CLASSES = ("ok", "refused", "client_gone", "failed")
-"""Classes of outcomes whose calls are counted; `failed` are all outcomes but the other three."""
+"""Classes of outcomes whose calls are counted. `failed` is every outcome except the other three."""
 
 MARGIN = ("upstream_cost", "cost_known", "margin")
-"""Of calls whose cost to the operator is known: that cost, what they were charged, and the part of
-this that is left, with 4 decimals; None: nothing was charged."""
+"""The fields of the margin, over calls whose cost to the operator is known: that cost, what they
+were charged, and the remaining part of the charges with 4 decimals (None: nothing was charged)."""
 
 SORTS = ("cost", "calls")
-"""What rows may be sorted by, the greatest first."""
+"""The possible sort orders of rows, the greatest first."""
 
 ROWS_MAX = 100_000
 
 _TIMES = frozenset({"hour", "day", "since_ms", "until_ms"})
-# The builder has no remainder.
+# peewee has no remainder operator.
 _RECORD_HOUR = '(("started_ms" % 86400000) - ("started_ms" % 3600000)) / 3600000'
-# Where in _sums each of SORTS is.
+# The indexes in _sums of each of SORTS.
 _COUNTED = OUTCOME_COUNTS  # the rest of the calls failed
 _SUM_PLACES = {"calls": 0, "cost": len(_COUNTED) + SUMS.index("cost_nanos")}
 
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """A table with sums: what its rows tell apart besides time, and how finely they know time."""
+    """A table with sums: the dimensions of its rows besides time, and the unit of its time."""
 
     table: Any
     names: frozenset[str]
@@ -75,8 +75,8 @@ _RECORDS = _Source(UsageRow, frozenset(), 1)
 @dataclass(frozen=True, slots=True)
 class Order:
     """The order of rows (of SORTS; None: by dimensions), and their number (None: all).
-    `first_bytes`: with the histogram of the first bytes of streams, for `figures.percentile`;
-    `margin`: with the operator's cost, which only administrators may see."""
+    `first_bytes` adds the histogram of the first bytes of streams, for `figures.percentile`.
+    `margin` adds the operator's cost, which only administrators may see."""
 
     sort: str | None = None
     top: int | None = None
@@ -87,11 +87,12 @@ class Order:
 def stats(
     db: peewee.Database, by: Sequence[str], filters: Filters, order: Order = Order()
 ) -> list[dict[str, Any]]:
-    """Sums of all matching calls, a row for each value of `by` (of DIMENSIONS), in its order.
+    """Return sums of all matching calls, a row for each value of `by` (of DIMENSIONS), in its
+    order.
 
-    A row has the names of `by` (day as 2026-11-22, hour as RFC 3339, None: the calls had none),
-    calls, the CLASSES, the token counts and cost (decimal text), with a margin also MARGIN.
-    Refused: more than ROWS_MAX rows and no smaller number of them wanted.
+    A row has the names of `by` (day as 2026-11-22, hour as RFC 3339, None if the calls have no
+    value), calls, the CLASSES, the token counts and cost (decimal text), and MARGIN if requested.
+    Raises Refused if there are more than ROWS_MAX rows and `order.top` does not limit them.
     """
     source = _complete_source(db, by, filters, histogram=order.first_bytes)
     if source is _RECORDS:
@@ -108,7 +109,8 @@ def stats(
     query = query.limit(min(order.top or ROWS_MAX + 1, ROWS_MAX + 1))
     if columns:
         greatest = [sums[_SUM_PLACES[order.sort]].desc()] if order.sort else []
-        # By their aliases: expressions with parameters would count as others than those selected.
+        # By their aliases, since expressions with parameters would not be recognized as the
+        # selected ones.
         groups = [SQL(column._alias) for column in columns]
         query = query.group_by(*groups).order_by(*greatest, *groups)
     rows = raw_rows(db, query)
@@ -120,8 +122,9 @@ def stats(
 def series(
     db: peewee.Database, by: Sequence[str], filters: Filters, names: Sequence[str]
 ) -> list[tuple[Any, ...]]:
-    """Return some sums alone (names of SUMS and FIRST_BYTE), as tuples after the values of `by`: of
-    a day yyyymmdd, of an hour that and the hour of the day, none as an empty text. In no order."""
+    """Return only the sums `names` (of SUMS and FIRST_BYTE), as tuples after the values of `by`. A
+    day is yyyymmdd; an hour is the day and the hour of the day; no value is an empty text. In no
+    particular order."""
     source = _complete_source(db, by, filters, histogram=not set(names).isdisjoint(FIRST_BYTE))
     if source is _RECORDS:
         filters = with_user(db, filters)
@@ -144,8 +147,8 @@ def series(
 
 
 def rows_to_sum(db: peewee.Database, by: Sequence[str], filters: Filters, most: int) -> int:
-    """Return the rows of a roll-up that these sums read, at most `most` + 1; of records none are
-    counted: more than `most`."""
+    """Return the number of roll-up rows that these sums read, at most `most` + 1. Records are not
+    counted; the result is then `most` + 1."""
     source = _complete_source(db, by, filters)
     if source is _RECORDS:
         return most + 1
@@ -163,7 +166,7 @@ def _summed(source: _Source, name: str) -> Any:
 
 
 def _by_days(source: _Source, by: Sequence[str]) -> bool:
-    """Return whether the sums of each day are summed up."""
+    """Return whether the query sums up the sums of each day."""
     of_users = source.table is tables.UsageByUser
     return of_users and "day" not in by and bool({"user", "key_id"} & {*by[:1]})
 
@@ -171,8 +174,8 @@ def _by_days(source: _Source, by: Sequence[str]) -> bool:
 def _of_days(
     table: Any, columns: Sequence[Any], sums: Sequence[Any], terms: Sequence[Any]
 ) -> tuple[Any, list[Any]]:
-    """Return the sums of those of each day, which are in the order of the table's key: MariaDB
-    takes two thirds of the time then, since it looks for a sum once a day and not for each row."""
+    """Return the sums of the sums of each day. These come in the order of the table's key, which
+    saves MariaDB a third of the time, since it looks up a group once a day and not for each row."""
     names = [column._alias for column in columns]
     parts = [column.alias(f"sum_{place}") for place, column in enumerate(sums)]
     days = table.select(*columns, *parts).group_by(table.day, table.user, *map(SQL, names))
@@ -185,8 +188,8 @@ def _of_days(
 def hours_of(
     db: peewee.Database, by: Sequence[str], filters: Filters
 ) -> dict[tuple[str, ...], tuple[int, int]]:
-    """Return the beginnings of the first and last hour with such calls (ms), for each value of `by`
-    (none is an empty text); for filters of which `answerable_from_rollups(("hour", *by), …)`."""
+    """Return the starts of the first and the last hour with matching calls (ms), by the values of
+    `by` (no value is an empty text). Needs `answerable_from_rollups(("hour", *by), filters)`."""
     daily, hourly = _complete_source(db, by, filters), _source_of(("hour", *by), filters)
     days = _ends(db, daily, by, filters, daily.table.day)
     border_days = {day for ends in days.values() for day in ends}
@@ -204,7 +207,7 @@ def hours_of(
 def _ends(
     db: peewee.Database, source: _Source, by: Sequence[str], filters: Filters, *more: Any
 ) -> dict[tuple[Any, ...], tuple[int, int]]:
-    """Return the least and the greatest of a column."""
+    """Return the least and the greatest value of a column, by the values of `by`."""
     column, *within = more
     columns = _columns(db, source, by)
     query = source.table.select(*columns, fn.MIN(column), fn.MAX(column))
@@ -219,7 +222,8 @@ def answerable_from_rollups(by: Sequence[str], filters: Filters) -> bool:
 
 
 def calls_to_read(db: peewee.Database, by: Sequence[str], filters: Filters) -> int:
-    """Return the most records to read for these sums; 0 when roll-ups or an index answer."""
+    """Return the maximum number of records to read for these sums, or 0 if roll-ups or an index
+    answer."""
     if answerable_from_rollups(by, filters) or any(
         getattr(filters, name) is not None for name in IDS
     ):
@@ -236,8 +240,8 @@ def calls_to_read(db: peewee.Database, by: Sequence[str], filters: Filters) -> i
 def _complete_source(
     db: peewee.Database, by: Sequence[str], filters: Filters, *, histogram: bool = False
 ) -> _Source:
-    """Return the smallest table that can tell these sums and has all days of their span;
-    `histogram`: also the first bytes."""
+    """Return the smallest table that can answer this query and has all days of its span.
+    `histogram`: it must have the first bytes, too."""
     source = _source_of(by, filters)
     if source.table is tables.UsageByCaller and (
         histogram or day_at(filters.since_ms or 0) < callers_since(db)
@@ -255,7 +259,7 @@ def _source_of(by: Sequence[str], filters: Filters) -> _Source:
     key_alone = filters.key_id is not None and filters.user is None
     for source in _SOURCES:
         if source.table in (tables.UsageByCaller, tables.UsageByUser) and key_alone:
-            continue  # it is found there by its user alone
+            continue  # these tables find a key only with its user
         bounds = (filters.since_ms or 0, filters.until_ms or 0)
         whole = all(at_ms % source.unit_ms == 0 for at_ms in bounds)
         if needed <= source.names and source.unit_ms <= finest and whole:
@@ -270,7 +274,7 @@ def _conditions(source: _Source, filters: Filters) -> list[Any]:
     chosen = [(name, getattr(filters, name)) for name in sorted(source.names)]
     terms = [matching(getattr(table, name), value) for name, value in chosen if value is not None]
     whole_days = source.unit_ms == DAY_MS
-    # Of hours the second half alone would be right; the first is for the index.
+    # For hours, the second condition alone would be correct. The first is for the index.
     if (at_ms := filters.since_ms) is not None:
         day, hour = day_at(at_ms), at_ms // HOUR_MS % DAY_HOURS
         terms.append(table.day >= day)
@@ -311,8 +315,8 @@ def _sums(db: peewee.Database, source: _Source) -> list[Any]:
 
 
 def _sum(db: peewee.Database, name: str, column: Any) -> Any:
-    """Sum up a column. MySQL sums up whole numbers as decimals; as floating-point numbers, which
-    are exact up to 2**53, in half the time. Money may be more."""
+    """Sum up a column. MySQL sums up integers as decimals. As floating-point numbers, which are
+    exact up to 2**53, they take half the time, but money may exceed that."""
     if is_mysql(db) and not name.endswith("_nanos"):
         column = peewee.NodeList((column, SQL("+ 0e0")))
     return fn.SUM(column)

@@ -1,10 +1,10 @@
 """The writer thread of a worker: brings journals into the store, and changes to the loop.
 
-It reads closed calls from the files of its own journal and of adopted ones, from the offset the
-store has applied to the offset that is synced: the same way in normal work, when it catches up
-after an outage, and for the dead. It alone writes for its process. It carries out what the loop
-orders of leases, and reads what the process must know: changes (a function given to it) and the
-leases that others want back.
+It reads closed calls from the files of its own journal and of adopted ones, from the offset that
+the store has applied to the offset that is synced. Normal work, catching up after an outage and
+adoption all work this way. It is the only writer of its process. It carries out the loop's orders
+for leases, and reads what the process must know: changes (by a function given to it) and recalls of
+leases.
 """
 
 import functools
@@ -35,14 +35,14 @@ log = logging.getLogger(__name__)
 WRITE_INTERVAL_S = 0.1
 POLL_INTERVAL_S = 1.0
 RECALL_INTERVAL_S = 0.25
-HEARTBEAT_INTERVAL_S = 3.0  # limits are divided by the nodes that beat
+HEARTBEAT_INTERVAL_S = 3.0  # limits are divided by the nodes with a heartbeat
 ORDERS_PER_TRANSACTION = 100
 ADOPT_INTERVAL_S = 2.0
 FOLD_INTERVAL_S = 60.0
-FOLD_FIRST_S = 5.0  # the first records of a start do not wait for it
+FOLD_FIRST_S = 5.0  # the first records after a start do not wait for it
 RETRY_FIRST_S = 0.1
 RETRY_MAX_S = 1.0
-UNAVAILABLE_LOG_S = 10.0  # between two log lines about one outage
+UNAVAILABLE_LOG_S = 10.0  # between two log lines about the same outage
 IDLE_STOP_S = 0.2  # with nothing to write; a thread that still waits ends with the process
 
 UP = "up"
@@ -51,14 +51,15 @@ DOWN = "down"
 
 @dataclass(frozen=True, slots=True)
 class Hooks:
-    """Callbacks of the writer's thread; functions of the loop must be handed over thread-safely.
+    """Callbacks of the writer's thread. They must hand over to functions of the loop thread-safely.
 
     `applied`, `answered` and `recalled` are those of Funds and must be handed over in order; `held`
-    is its table; `open_breakers` gives the open circuits; `poll` is called once a second and may
-    read the database; `tell` is called in every round and writes what the loop has for other
-    workers. `reached` hears up to which moment (of time.monotonic_ns) the store has all that this
-    process wrote to its journal, `finished` which journals it has whole, `lost` the records of
-    calls that dead processes had not ended. `describe`: what the process says of itself.
+    is its table. `open_breakers` returns the open circuits. `poll` is called once a second and may
+    read the database. `tell` is called in every round and writes what the loop has for other
+    workers. `reached` gets the time (of time.monotonic_ns) up to which the store has everything
+    that this process wrote to its journal, `finished` each journal that the store has completely,
+    `lost` the records of calls left open by dead processes. `describe` returns the process's report
+    about itself.
     """
 
     applied: Callable[[dict[str, int], dict[str, int]], None]
@@ -76,7 +77,7 @@ class Hooks:
 
 @dataclass(eq=False, slots=True)
 class _Adopted:
-    """A dead process's journal, and where its last line ends."""
+    """A dead process's journal, and the end of its last line."""
 
     orphan: Orphan
     source: JournalSource
@@ -86,15 +87,15 @@ class _Adopted:
 class Writer:
     """The one thread of a process that writes closed calls into the store.
 
-    `state` is UP or DOWN: whether the store answered when it was last asked. `was_up`: whether it
-    ever did. `trouble`: why it does not, without secrets.
+    `state` is UP or DOWN: whether the store answered the last time. `was_up`: whether it ever did.
+    `trouble`: why it does not answer, without secrets.
     """
 
     trouble = ""
 
     @property
     def waiting_records(self) -> int:
-        """Records of this process that are not in the store yet."""
+        """Return the number of records of this process that are not in the store yet."""
         return self._journal.records - self._own.records if self._journal.backlog_bytes else 0
 
     def __init__(self, db: peewee.Database, journal: Journal, node: str, hooks: Hooks) -> None:
@@ -107,7 +108,7 @@ class Writer:
         self._own = JournalSource(db, reader, node, self._own_applied)
         self._adopted: list[_Adopted] = []
         self._refused: set[str] = set()
-        self._target = (0, 0)  # (moment, end of the journal then): reached when that is applied
+        self._target = (0, 0)  # (time, end of the journal then): reached once that end is applied
         self._orders: queue.SimpleQueue[Order] = queue.SimpleQueue()
         self._failing = False
         self.was_up = False
@@ -122,17 +123,17 @@ class Writer:
         self._fold_at = time.monotonic() + FOLD_FIRST_S
         self._retry_s = RETRY_FIRST_S
         self._stop_at: float | None = None
-        self._needs_store = True  # to stop: there is something that it does not have
+        self._needs_store = True  # when stopping: there is something that it does not have
         self._drained = False
         self._wake = threading.Event()
         self._thread = threading.Thread(target=self._run, name="store-writer", daemon=True)
 
     def start(self) -> None:
-        """Begin to work; the database may still be unavailable."""
+        """Start the thread. The database may still be unavailable."""
         self._thread.start()
 
     def note_unavailable(self, trouble: str) -> None:
-        """The store is unavailable: log it at once, and again while that lasts."""
+        """Log that the store is unavailable, at once and then repeatedly while that lasts."""
         self.trouble = trouble
         now = time.monotonic()
         if self.state == UP or now >= self._logged_at + UNAVAILABLE_LOG_S:
@@ -140,7 +141,7 @@ class Writer:
             log.error("the store is unavailable: %s", trouble)
 
     def order(self, order: Order) -> bool:
-        """Queue an order; False, and no answer will come, while the store is unavailable."""
+        """Queue an order. Return False while the store is unavailable; no answer will come then."""
         if self._failing:
             return False
         self._orders.put(order)
@@ -148,20 +149,21 @@ class Writer:
         return True
 
     def wake(self) -> None:
-        """Run the next round now: `tell` has something to write."""
+        """Run the next round now, because `tell` has something to write."""
         self._wake.set()
 
     def beat(self) -> None:
-        """Report this process's state now: it has changed for other nodes."""
+        """Report this process's state now, because it has changed for other nodes."""
         self._poll_at = self._heartbeat_at = 0.0
         self._wake.set()
 
     def stop(self, timeout_s: float) -> bool:
-        """End the journal, apply what it holds, and end; whether all was applied in time.
+        """Close the journal, apply what it holds, and end the thread. Return whether all was
+        applied in time.
 
-        Then its leases have been given back and its files removed; else they stay for adoption.
-        Blocks. No hook is called any more. Call it once, when the loop has ended all calls. Where
-        the store was never available and nothing was written, it does not wait.
+        If so, its leases have been returned and its files removed; otherwise they remain for
+        adoption. Blocks. Hooks are not called any more afterwards. Call it once, when the loop has
+        ended all calls. If the store was never available and nothing was written, it does not wait.
         """
         self._journal.finish()
         nothing = not self.was_up and not self._journal.written_offset
@@ -187,12 +189,14 @@ class Writer:
     def _is_late(self) -> bool:
         if self._stop_at is None:
             return False
-        # A first round that has reached the store meanwhile made a row of the journal: it is ended.
+        # If a first round reached the store meanwhile, the journal has a row there, which must be
+        # ended.
         idle = not self._needs_store and not self.was_up
         return idle or time.monotonic() >= self._stop_at
 
     def _guarded_round(self) -> float:
-        """One round of work, whatever happens in it; how long to wait before the next."""
+        """Run one round of work and handle all its errors. Return the time to wait before the
+        next."""
         try:
             more = self._round()
         except Exception as error:
@@ -201,11 +205,11 @@ class Writer:
                 self.trouble = f"{type(error).__name__}: {error}"
                 log.exception("the writer failed and tries again")
             else:
-                # The next round asks the store before it does anything.
+                # The next round checks the store before it does anything else.
                 self._poll_at = 0.0
                 self.note_unavailable(str(error))
             self.state, self._failing = DOWN, True
-            if not isinstance(error, ReadOnly):  # its session is read from, and ends by itself
+            if not isinstance(error, ReadOnly):  # its session is still readable, and ends by itself
                 discard(self._db)
             self._refuse_orders()
             self._retry_s = min(RETRY_MAX_S, self._retry_s * 2)
@@ -217,7 +221,7 @@ class Writer:
         return 0.0 if more else WRITE_INTERVAL_S
 
     def _round(self) -> bool:
-        """Poll, apply, adopt, each when it is due; whether there is more to apply at once."""
+        """Poll, apply and adopt, each when due. Return whether there is more to apply at once."""
         stopping, now = self._stop_at is not None, time.monotonic()
         if stopping or now >= self._poll_at:
             self._poll_at = now + POLL_INTERVAL_S
@@ -246,17 +250,18 @@ class Writer:
         return more
 
     def _note_reached(self) -> None:
-        """Report how far the store has what was written, dead processes' journals included."""
+        """Report up to which time the store has what was written, including dead processes'
+        journals."""
         moment, end = self._target
         if self._adopted or self._own.position < end:
             return
         if moment:
             self._hooks.reached(moment)
-        moment = time.monotonic_ns()  # before the end is read: what is written now is not behind it
+        moment = time.monotonic_ns()  # first, so that `end` includes all written before it
         self._target = moment, self._journal.written_offset
 
     def _poll(self) -> None:
-        # First, and also from a server that takes no writes: what was disabled stays disabled.
+        # First, and even from a read-only server, so that disabled keys stay disabled.
         self._isolated(self._hooks.poll, "changes of the store cannot be read")
         require_writable(self._db)
         now = time.monotonic()
@@ -267,7 +272,7 @@ class Writer:
         self._isolated(self._keep_status, "the status of channels cannot be written")
 
     def _isolated(self, work: Callable[[peewee.Database], None], failure: str) -> None:
-        """Do work whose failure must not stop the booking of closed calls."""
+        """Run work whose failure must not stop the booking of closed calls."""
         try:
             work(self._db)
         except StoreUnavailable:
@@ -285,7 +290,7 @@ class Writer:
         if now >= self._fold_at:
             self._fold_at = now + FOLD_INTERVAL_S
             if status_sums.fold(db, database_ms(db) // 1000):
-                self._fold_at = now  # go on in the next round: others write meanwhile
+                self._fold_at = now  # continue in the next round: others can write in between
 
     def _serve_orders(self) -> None:
         """Carry out the orders of the loop, many in one transaction."""
@@ -294,7 +299,7 @@ class Writer:
                 work = functools.partial(leases.carry_out, self._db, self._own.id, orders)
                 answers = transaction(self._db, work, marked=True)
             except Exception:
-                # The outcome is unknown: the next order for the account reads the lease.
+                # The outcome is unknown. The next order for the account reads the lease.
                 for order in orders:
                     self._hooks.answered(order, Answer(Verdict.AWAY))
                 raise
@@ -342,7 +347,7 @@ class Writer:
         ids = {self._own.id, *(adopted.orphan.id for adopted in self._adopted), *self._refused}
         for orphan in find_orphans(self._journal.directory, ids):
             log.info("adopting journal %s, whose process is gone", orphan.id)
-            # Leases and charges of the dead are not this process's own.
+            # Leases and charges of a dead process are not this process's own.
             source = JournalSource(self._db, orphan.reader, self._node, lambda *_: None)
             self._adopted.append(_Adopted(orphan, source))
 

@@ -1,6 +1,6 @@
-"""Spans of time for charts: hours, days and weeks of a zone, and the parts of a span that roll-ups
-tell cheaply. Pure, except for the question of how much is to be read.
-"""
+"""Time spans of charts: hours, days and weeks of a zone, and the parts of a span that roll-ups
+answer cheaply. Pure, except for `tells_days`, which asks the database how much it would have to
+read."""
 
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -18,15 +18,15 @@ HOUR, DAY, WEEK = "hour", "day", "week"
 UNITS = (HOUR, DAY, WEEK)
 BUCKETS_MAX = 400
 LOCAL_DAYS_MAX = 31
-"""Days of another zone than UTC are summed up from hours: of a span no longer than this."""
+"""The longest span whose days of a zone other than UTC are summed up from hours."""
 HOUR_ROWS_MAX = 60_000
-"""Rows of hours that a page sums up; of more the days are those of UTC."""
+"""The most rows of hours that a page sums up. With more of them, days are those of UTC."""
 
 
 @dataclass(frozen=True, slots=True)
 class Buckets:
-    """The beginnings of spans one after the other, in ms, and the end of the last one. `by_hour`:
-    their sums are made from hours, else from UTC days."""
+    """Consecutive spans: their starts in ms, and the end of the last one. `by_hour` is true if
+    their sums are made from hours, false if from UTC days."""
 
     begins: Sequence[int]
     end_ms: int
@@ -34,24 +34,24 @@ class Buckets:
     by_hour: bool
 
     def index(self, at_ms: int) -> int | None:
-        """Return the place of the bucket that a moment lies in; None: in none."""
+        """Return the index of the bucket that contains a time, or None."""
         if not self.begins or not self.begins[0] <= at_ms < self.end_ms:
             return None
         return bisect_right(self.begins, at_ms) - 1
 
     def index_of_row(self, row: Sequence[Any]) -> int | None:
-        """Return the same for a row of `usage_stats.series` by day or by hour."""
+        """Return the index of the bucket for a row of `usage_stats.series` by day or by hour."""
         hours = row[1] if self.by_hour else 0
         return self.index(day_begin_ms(row[0]) + int(hours) * HOUR_MS)
 
     def ends(self) -> list[int]:
-        """Return the end of each."""
+        """Return the end of each bucket."""
         return [*self.begins[1:], self.end_ms]
 
 
 def buckets(since_ms: int, until_ms: int, unit: str, zone: tzinfo) -> Buckets:
-    """Return the buckets of a span: hours, or days and weeks (from Monday) of a zone; the newest
-    BUCKETS_MAX of them."""
+    """Return the buckets of a span: hours, or days and weeks (from Monday) of a zone. Only the
+    newest BUCKETS_MAX."""
     if unit == HOUR:
         first_ms = since_ms - since_ms % HOUR_MS
         begins = list(range(first_ms, max(until_ms, since_ms + 1), HOUR_MS))
@@ -69,15 +69,15 @@ def buckets(since_ms: int, until_ms: int, unit: str, zone: tzinfo) -> Buckets:
 
 
 def begin_of(day: date, zone: tzinfo) -> int:
-    """Return when a day of a zone begins, in ms."""
+    """Return the start of a day of a zone, in ms."""
     return round(datetime(day.year, day.month, day.day, tzinfo=zone).timestamp() * 1000)
 
 
 def tells_days(
     db: peewee.Database, by: Sequence[str], filters: Filters, at_ms: int, zone: tzinfo
 ) -> bool:
-    """Return whether sums by days of a zone are made from hours in a moment: a zone of whole hours,
-    a span of few days, and not too many rows. For UTC always."""
+    """Return whether days of a zone can be summed up from hours quickly: the zone's offset is whole
+    hours, the span is short, and there are not too many rows. Always true for UTC."""
     since_ms, until_ms = filters.since_ms, filters.until_ms or at_ms
     if zone is UTC:
         return True
@@ -91,8 +91,8 @@ def tells_days(
 
 
 def pieces(filters: Filters) -> list[Filters]:
-    """Return a span cut at UTC midnights: the hours before the first one, whole days, the hours
-    after the last one. Each has its smallest roll-up, together they are the span."""
+    """Split a span at UTC midnights: the hours before the first, whole days, the hours after the
+    last. Each part uses its smallest roll-up, and together they are the span."""
     since_ms, until_ms = filters.since_ms, filters.until_ms
     if any(at_ms is not None and at_ms % HOUR_MS for at_ms in (since_ms, until_ms)):
         return [filters]

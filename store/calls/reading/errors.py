@@ -1,4 +1,5 @@
-"""Errors by kind: how many calls ended with a code at an endpoint for a model, and a sample."""
+"""Errors by kind: the number of calls that ended with a code at an endpoint for a model, and a
+sample."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -17,21 +18,21 @@ from store.values.ids import HOUR_MS, day_at, ulid_ms
 from store.values.usage_record import rfc3339
 
 KINDS_MAX = 50
-_SUMMED = 2_000  # the kinds with the most calls, among which are also those of calls without a code
-_FEW_USERS = 50  # whose calls of an hour are found by their index
+_SUMMED = 2_000  # the kinds with the most calls; calls without a code are among them
+_FEW_USERS = 50  # up to this many users, an hour's calls are found by the index of users
 BY = ("error_code", "endpoint", "model")
 """The dimensions of a kind."""
 
 Kind = tuple[str, ...]
-"""Values of BY as the sums have them: none is an empty text."""
+"""Values of BY as the sums have them. No value is an empty text."""
 
 
 @in_snapshot
 def errors(db: peewee.Database, filters: Filters, limit: int = KINDS_MAX) -> list[dict[str, Any]]:
     """Return the kinds of errors of these calls, those with the most calls first, at most `limit`.
 
-    Each: error_code, endpoint, model, calls, first_at and last_at (RFC 3339) and the id of the last
-    one. A kind whose records were pruned has its hours only, and no id.
+    Each has error_code, endpoint, model, calls, first_at and last_at (RFC 3339) and the id of the
+    last call. A kind whose records were pruned has only its hours, and no id.
     """
     rows = stats(db, BY, filters, Order("calls", _SUMMED))
     rows = [row for row in rows if row["error_code"] is not None][:limit]
@@ -64,7 +65,7 @@ def _kind_to_plain(
 def _ends_in(
     db: peewee.Database, filters: Filters, hours: dict[Kind, tuple[int, int]]
 ) -> dict[Kind, tuple[str, str]]:
-    """Return the first and the last call of each kind in these hours. Kinds mostly share theirs, so
+    """Return the first and the last call of each kind in these hours. Kinds often share hours, so
     an hour is read once for all of them."""
     kinds: defaultdict[int, list[Kind]] = defaultdict(list)
     for kind, (first_ms, last_ms) in hours.items():
@@ -83,12 +84,12 @@ def _ends_in(
 
 
 def _within(db: peewee.Database, filters: Filters, at_ms: int, kinds: Iterable[Kind]) -> Filters:
-    """Return filters of the calls of these kinds in an hour."""
+    """Return the filters for the calls of these kinds in an hour."""
     codes = tuple({code for code, *_ in kinds})
     of_hour = replace(filters, since_ms=at_ms, until_ms=at_ms + HOUR_MS, error_code=codes)
     if of_hour.user is not None:
         return of_hour
-    # No index knows error codes: a few users' calls are fewer than an hour's.
+    # No index has error codes, and a few users' calls are fewer than all of an hour's.
     day, hour = day_at(at_ms), at_ms // HOUR_MS % DAY_HOURS
     callers = UsageByKey.select(UsageByKey.user).distinct().limit(_FEW_USERS + 1)
     terms = (UsageByKey.day == day, UsageByKey.hour == hour, UsageByKey.error_code << codes)

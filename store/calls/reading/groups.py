@@ -1,8 +1,8 @@
-"""Usage by groups for the Hub: sums by day, model, user and so on, of a span and of the one before
+"""Usage by groups for the Hub: sums by day, model, user and so on, for a span and the span before
 it, with a stack for each bucket of a chart.
 
-From the roll-ups where one has the group and its filters, else from at most READ_AT_MOST records.
-The groups with the greatest sums have a row each, the remaining ones share one.
+From the roll-ups if one has the group and its filters, otherwise from at most READ_AT_MOST records.
+The groups with the greatest sums have a row each; the others share one.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -35,13 +35,14 @@ CHARTS: Mapping[str, Sequence[str]] = {
     "margin": ("upstream_known_nanos", "upstream_nanos"),
     "first_byte": FIRST_BYTE,
 }
-"""The figures of the chart, each with the columns beside the calls that it is made from."""
+"""The figures of the chart, each with the columns that it needs besides the calls."""
 
 
 @dataclass(slots=True)
 class GroupSums(NamedSums):
-    """Calls of a group; `before_…`: those of the span before; `spark`: costs by day or hour;
-    `begin_ms`, `end_ms`: of a day; `label`: the name for people; `users`: of a key."""
+    """Calls of a group. `before_…` are the sums of the span before, `spark` the costs by day or
+    hour, `begin_ms` and `end_ms` the span of a day, `label` the display name, `users` the users of
+    a key."""
 
     before_nanos: int | None = None
     before_calls: int = 0
@@ -52,7 +53,7 @@ class GroupSums(NamedSums):
     users: set[str] = field(default_factory=set)
 
     def join(self, part: "GroupSums", sign: int = 1) -> None:
-        """Add the sums of another group, with those of the span before."""
+        """Add the sums of another group, including those of the span before."""
         self.plus(part, sign)
         if part.before_nanos is not None:
             self.before_nanos = (self.before_nanos or 0) + sign * part.before_nanos
@@ -60,13 +61,14 @@ class GroupSums(NamedSums):
 
     @property
     def change(self) -> float | None:
-        """Return the change of the cost since the span before; None: it cost nothing then."""
+        """Return the relative change of the cost from the span before, or None if that had no
+        cost."""
         before = self.before_nanos
         return (self.cost_nanos - before) / before if before else None
 
     @property
     def cached_share(self) -> float | None:
-        """Return the part of the input that a cache had."""
+        """Return the part of the input that was read from a cache."""
         tokens = self.input + self.cached
         return self.cached / tokens if tokens else None
 
@@ -86,8 +88,8 @@ class Grouping:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A bucket of the chart: the calls, and a value for each coloured group and the remaining ones
-    together (nanos, tokens, calls, ms); None: unknown."""
+    """A bucket of the chart: the calls, and a value (nanos, tokens, calls, ms; None: unknown) for
+    each coloured group, then one for all other groups."""
 
     begin_ms: int
     end_ms: int
@@ -97,9 +99,10 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class GroupedUsage:
-    """`groups`: at most GROUPS_MAX, in their order; `coloured`: the names with a colour each, by
-    rank; `more`: the number of the groups that share `rest`. `total` None: too many calls would
-    have to be read. `last_ms`: the begin of the last call before a span without any."""
+    """Groups for a page. `groups`: at most GROUPS_MAX, in order. `coloured`: the names of the
+    groups with a colour, by rank. `more`: the number of groups that share `rest`. `total` is None
+    if too many calls would have to be read. `last_ms`: the start of the last call before a span
+    without calls."""
 
     groups: Sequence[GroupSums]
     coloured: Sequence[str | None]
@@ -122,18 +125,18 @@ SORTS: Mapping[str, Callable[[GroupSums], Any]] = {
     "margin": lambda sums: sums.margin if sums.margin is not None else float("-inf"),
     "begin": lambda sums: sums.begin_ms or 0,
 }
-"""What rows may be sorted by, the greatest first."""
+"""The possible sort orders of rows, the greatest first."""
 
 
 @in_snapshot
 def load_groups(
     db: peewee.Database, filters: Filters, at_ms: int, grouping: Grouping
 ) -> GroupedUsage:
-    """Read the groups of calls that match, their chart and the sums of the span before."""
+    """Read the groups of the matching calls, their chart and the sums of the span before."""
     since_ms = filters.since_ms if filters.since_ms is not None else at_ms - 30 * DAY_MS
     filters = replace(filters, since_ms=since_ms)
     until_ms = min(filters.until_ms or at_ms, at_ms)
-    by = "endpoint" if grouping.by == DAY else grouping.by  # any with a roll-up of days
+    by = "endpoint" if grouping.by == DAY else grouping.by  # any dimension with daily sums
     parts = pieces(filters)
     if sum(calls_to_read(db, (by,), part) for part in parts) > READ_AT_MOST:
         return GroupedUsage([], [], None)
@@ -151,7 +154,7 @@ def load_groups(
     order = sorted(groups, key=SORTS[grouping.sort], reverse=True)
     rows, more, rest = order[:GROUPS_MAX], len(order) - GROUPS_MAX, None
     if grouping.by != DAY:
-        # Of the rows alone: their columns are most of the work.
+        # For the rows alone, since these columns are most of the work.
         of_rows = _of_groups(filters, by, rows) if more > 0 else filters
         if grouping.sort != "first":
             _add_first_bytes(db, of_rows, by, rows)
@@ -163,7 +166,7 @@ def load_groups(
             rest.join(sums, -1)
     _add_labels(db, grouping.by, rows)
     bars = _bars(db, filters, chart, grouping, coloured)
-    if coloured and len(coloured) == len(groups):  # nothing remains
+    if coloured and len(coloured) == len(groups):  # no other groups
         bars = [replace(bar, values=bar.values[: len(coloured)]) for bar in bars]
     names = [sums.name for sums in coloured]
     return GroupedUsage(rows, names, total, rest, max(more, 0), bars)
@@ -173,7 +176,7 @@ def _named(db: peewee.Database, filters: Filters, grouping: Grouping) -> list[Gr
     by, groups = grouping.by, dict[str, GroupSums]()
     for part in pieces(filters):
         order = Order(first_bytes=grouping.sort == "first", margin=True)
-        # Of a key with its users: by these it is found among the sums of days.
+        # A key is read with its users, since the sums of days are indexed by user.
         for row in stats(db, ("user", by) if by == "key_id" else (by,), part, order):
             name = row[by] or ""
             sums = groups.setdefault(name, GroupSums(name=name))
@@ -190,7 +193,7 @@ def _named(db: peewee.Database, filters: Filters, grouping: Grouping) -> list[Gr
 
 
 def _of_groups(filters: Filters, by: str, groups: Sequence[GroupSums]) -> Filters:
-    """Return the filters of the calls of some groups."""
+    """Return the filters for the calls of some groups."""
     names: dict[str, Any] = {by: tuple(sums.name for sums in groups)}
     if by == "key_id" and filters.user is None:
         names["user"] = tuple(set[str]().union(*(sums.users for sums in groups)))
@@ -198,7 +201,7 @@ def _of_groups(filters: Filters, by: str, groups: Sequence[GroupSums]) -> Filter
 
 
 def _total(db: peewee.Database, filters: Filters, groups: Sequence[GroupSums]) -> GroupSums:
-    """Return the sums of all groups; those of the span before are added up."""
+    """Return the sums of all groups. Those of the span before are the sum over the groups."""
     total = GroupSums()
     for part in pieces(filters):
         for row in stats(db, (), part, Order(first_bytes=True, margin=True)):
@@ -213,7 +216,7 @@ def _total(db: peewee.Database, filters: Filters, groups: Sequence[GroupSums]) -
 def _add_first_bytes(
     db: peewee.Database, filters: Filters, by: str, rows: Sequence[GroupSums]
 ) -> None:
-    """Add the histograms of first bytes."""
+    """Add the histograms of times to the first byte."""
     by_name = {sums.name: sums for sums in rows}
     for part in pieces(filters):
         for name, *histogram in series(db, (by,), part, FIRST_BYTE):
@@ -225,7 +228,8 @@ def _add_first_bytes(
 def _days(
     db: peewee.Database, filters: Filters, days: Buckets, before: tuple[int, int] | None
 ) -> list[GroupSums]:
-    """Return the sums of each day, as groups; before: those of the day in its place."""
+    """Return the sums of each day, as groups. `before`: the span whose days they are compared
+    with."""
     ends = zip(days.begins, days.ends(), strict=True)
     groups = [GroupSums(name=str(begin), begin_ms=begin, end_ms=end) for begin, end in ends]
     unit = HOUR if days.by_hour else DAY
@@ -258,8 +262,8 @@ def _begin_ms(text: str) -> int:
 def _add_sparks(
     db: peewee.Database, filters: Filters, until_ms: int, by: str, rows: Sequence[GroupSums]
 ) -> None:
-    """Add the costs of each UTC day, of short spans of each hour; without costs, and of errors, the
-    calls."""
+    """Add the costs of each UTC day, or of each hour in short spans. If there are no costs, and for
+    errors, add the calls."""
     since_ms = filters.since_ms or 0
     long = until_ms - since_ms > 3 * DAY_MS
     unit = DAY if long else HOUR
@@ -278,7 +282,7 @@ def _add_sparks(
 
 
 def _add_labels(db: peewee.Database, by: str, rows: Sequence[GroupSums]) -> None:
-    """Give each group its name for people: a key has one beside its id."""
+    """Set the display name of each group. A key's name differs from its id."""
     names: dict[str | None, str] = {}
     if by == "key_id":
         ids = [sums.name for sums in rows if sums.name]
@@ -326,7 +330,7 @@ def _bars(
 def _values(
     chart: str, whole: Sequence[Sequence[int]], parts: Sequence[Sequence[Sequence[int]]], index: int
 ) -> list[int | None]:
-    """Return the value of each coloured group in a bucket, and of the remaining ones."""
+    """Return the value of each coloured group in a bucket, then that of all other groups."""
     of_groups = [rows[index] for rows in parts]
     if chart == "first_byte":
         return [_first_byte(sums[1:]) for sums in (of_groups or [whole[index]])]

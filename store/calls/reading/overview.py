@@ -1,4 +1,4 @@
-"""Sums of everybody's calls for the overview of administrators: spans, days, channels, refusals.
+"""Sums of all users' calls for the overview of administrators: spans, days, channels, refusals.
 
 From roll-ups, and a few records found by index. Days are those of UTC.
 """
@@ -22,10 +22,10 @@ from store.db.tables.channels import FIRST_BYTE
 from store.values.ids import DAY_MS, HOUR_MS, day_begin_ms
 
 SPANS: Mapping[str, int] = {"today": 1, "7d": 7, "30d": 30}
-"""Spans by name: UTC days, today the last."""
+"""Spans by name, in UTC days, today being the last."""
 
 BEFORE_DAYS: Mapping[str, int] = {"today": 7, "7d": 7, "30d": 30}
-"""How many days before a span the one begins that it is compared with."""
+"""The number of days between the start of a span and the start of the one it is compared with."""
 
 SPAN_DAYS_MAX = max(SPANS.values())
 CHANNELS_SHOWN = 9
@@ -37,8 +37,9 @@ _STATES = (DOWN, DEGRADED, AVAILABLE, DISABLED)
 
 @dataclass(frozen=True, slots=True)
 class SpanSums:
-    """The calls of a span; what was charged in it up to the last full hour, and in the span before
-    up to the same hour of its last day (None: before the first full hour of a day)."""
+    """The calls of a span. `charged_by_hour` is what was charged in it up to the last full hour,
+    `before_by_hour` what was charged in the earlier span up to the same hour of its last day. Both
+    are None before the first full hour of a day."""
 
     since_ms: int
     sums: CallSums
@@ -47,7 +48,7 @@ class SpanSums:
 
     @property
     def change(self) -> float | None:
-        """Return the change of the charges, as a part of those before; None: unknown."""
+        """Return the relative change of the charges, or None if it is unknown."""
         now, before = self.charged_by_hour, self.before_by_hour
         return (now - before) / before if now is not None and before else None
 
@@ -62,13 +63,13 @@ class OverviewSums:
     hours: Sequence[SumsBar]
 
     def bars(self, span: str) -> Sequence[SumsBar]:
-        """Return the parts of a span: its days, or the hours of today."""
+        """Return the bars of a span: its days, or the hours of today."""
         return self.hours if SPANS[span] == 1 else self.days[-SPANS[span] :]
 
 
 @in_snapshot
 def overview_sums(db: peewee.Database, at_ms: int) -> OverviewSums:
-    """Return the sums of everybody's calls up to a moment."""
+    """Return the sums of all users' calls up to `at_ms`."""
     today_ms, hour_ms = at_ms - at_ms % DAY_MS, at_ms - at_ms % HOUR_MS
     first_ms = today_ms - (SPAN_DAYS_MAX - 1) * DAY_MS
     days = [SumsBar(at_ms=begin_ms) for begin_ms in range(first_ms, at_ms + 1, DAY_MS)]
@@ -92,7 +93,7 @@ def overview_sums(db: peewee.Database, at_ms: int) -> OverviewSums:
 
 
 def _fill(db: peewee.Database, unit: str, filters: Filters, bars: Sequence[SumsBar]) -> None:
-    """Add calls to the bars of their days or hours; first bytes to those of days alone."""
+    """Add calls to the bars of their days or hours. Only bars of days get first bytes."""
     by_begin = {bar.at_ms: bar for bar in bars}
     first_bytes = FIRST_BYTE if unit == "day" else ()
     names = ("calls", *MONEY_SUMS, *first_bytes)
@@ -130,7 +131,7 @@ def _span(
 @dataclass(frozen=True, slots=True)
 class ChannelLine:
     """A channel: the status of the model that an operator should look at first (None: it has no
-    model), its sums of a span, and its days up to today: calls that reached it."""
+    model), its sums of a span, and the calls that reached it by day up to today."""
 
     name: str
     status: Status | None
@@ -144,20 +145,20 @@ class ChannelLine:
 
     @property
     def failed_share(self) -> float | None:
-        """Return the part that failed of the calls of all days that reached the channel."""
+        """Return the failed part of the calls that reached the channel, over all days."""
         calls = sum(day.calls for day in self.days)
         return sum(day.failed for day in self.days) / calls if calls else None
 
     @property
     def failed_today(self) -> float | None:
-        """Return the same of today."""
+        """Return the failed part of today's calls that reached the channel."""
         return self.days[-1].failed / self.days[-1].calls if self.days[-1].calls else None
 
 
 @dataclass(frozen=True, slots=True)
 class ChannelLines:
-    """The first channels, those not up before the others and the dearest first; how many of the
-    others are in each state."""
+    """The first channels, those not up first, then the most expensive; and the number of the other
+    channels by state."""
 
     lines: Sequence[ChannelLine]
     unlisted: Mapping[str, int]
@@ -170,7 +171,7 @@ def channel_lines(
     sums: Mapping[str, CallSums],
     limit: int = CHANNELS_SHOWN,
 ) -> ChannelLines:
-    """Return the channels of the overview; `sums`: of a span, by name."""
+    """Return the channels of the overview. `sums`: the sums of a span, by channel."""
     by_name: dict[str, list[Status]] = {}
     for of_model in status.of_channels(db, at_ms, figures=False):
         by_name.setdefault(of_model.name, []).append(of_model)
@@ -187,7 +188,7 @@ def channel_lines(
 
 
 def costs_set(db: peewee.Database) -> dict[str, bool]:
-    """Return all channels by name, each with whether its cost to the operator is set."""
+    """Return, for each channel by name, whether its cost to the operator is set."""
     query = Channel.select(Channel.name, Channel.cost_factor_ppm, Channel.cost)
     return {
         name: factor_ppm is not None or bool(cost)

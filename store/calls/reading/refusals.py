@@ -1,6 +1,6 @@
-"""Calls that wallet, plan or limit did not cover: how many, of which keys, since when.
+"""Calls that wallet, plan or limit did not cover: their number, their keys, since when.
 
-The roll-ups tell how many there were and in which hours; two records tell the rest.
+The roll-ups have the number and the hours; two records have the rest.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,15 +16,15 @@ from store.values.ids import DAY_MS, HOUR_MS, day_begin_ms
 from store.values.usage_record import MONEY_CODES
 
 USERS_BY_NAME = 200
-"""So many users are looked for by their index, more by going through the sums of the day."""
+"""Up to this many users are looked up by their index; more, by reading the sums of the day."""
 
 _CALLS = ("calls",)
 
 
 @dataclass(frozen=True, slots=True)
 class MoneyRefusals:
-    """Refused calls of a user: the first of them, the last of them with its message, and the names
-    of keys, as the records have them."""
+    """Refused calls of a user: the time of the first, the last with its message, and the names of
+    keys as the records have them."""
 
     calls: int
     first_ms: int
@@ -38,17 +38,17 @@ class MoneyRefusals:
 
 
 def of_today(at_ms: int, user: str | None = None) -> Filters:
-    """Return the filters of the calls of this UTC day that were refused for money."""
+    """Return the filters for the calls of this UTC day that were refused for money."""
     return Filters(user=user, error_code=MONEY_CODES, since_ms=at_ms - at_ms % DAY_MS)
 
 
 def refused_users(
     db: peewee.Database, at_ms: int, limit: int
 ) -> tuple[dict[str, MoneyRefusals], int]:
-    """Return the refusals of today by user, of at most `limit` users with the most calls, and the
+    """Return today's refusals by user, for at most `limit` users with the most calls, and the
     number of all such users."""
     filters = of_today(at_ms)
-    # Of a day without the user there are few sums, and few users are refused anything.
+    # A day has few sums without the user, and few users have refused calls.
     if not series(db, (), filters, _CALLS)[0][0]:
         return {}, 0
     refused = Filters(outcome="refused", since_ms=filters.since_ms)
@@ -65,13 +65,13 @@ def refused_users(
 
 
 def money_refusals(db: peewee.Database, filters: Filters) -> MoneyRefusals | None:
-    """Return the calls that match; `filters` names one user, codes of errors and a beginning. None:
-    there is none, or its records were pruned."""
+    """Return the matching calls, or None if there are none or their records were pruned. `filters`
+    has one user, error codes and a start time."""
     return _refusals(db, filters, series(db, ("hour", "key_id"), filters, _CALLS))
 
 
 _KeyHour = tuple[Any, ...]
-"""Day, hour and id of a key, and its refused calls then."""
+"""Day, hour, id of a key, and its number of refused calls in that hour."""
 
 
 def _refusals(

@@ -1,7 +1,7 @@
-"""One text looked for among calls: an id of theirs, a key, a model, or a part of an error message.
+"""Search for one text among calls: an id of a call, a key, a model, or a part of an error message.
 
-Ids are found by their indexes; a trace has none, nor has a text: for those the newest calls are
-read.
+Ids are found by their indexes. Traces and texts have no index, so the newest calls are read for
+them.
 """
 
 import re
@@ -21,17 +21,17 @@ from store.db.tables.users import ApiKey
 from store.values.ids import HOUR_MS, day_at, day_begin_ms, ulid_ms
 
 READ_AT_MOST = 100_000
-"""Calls that a search reads which no index helps: the newest of its span."""
+"""The most calls that a search without an index reads: the newest of its span."""
 
 NAMES_MAX = 5
-RUNNING_MS = HOUR_MS  # a call of this age may still run, or wait to be stored
+RUNNING_MS = HOUR_MS  # a call younger than this may still be running, or waiting to be stored
 _TRACE = re.compile(r"[0-9a-fA-F]{32}", re.ASCII)
 _ID = re.compile(r"(?=\S*\d)[A-Za-z0-9_.:-]{20,}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class Viewer:
-    """The person who searches; `user_id` and `user` None: among everybody's calls."""
+    """The person who searches. If `user_id` and `user` are None, all users' calls are searched."""
 
     user_id: str | None
     user: str | None
@@ -41,7 +41,7 @@ class Viewer:
 @dataclass(frozen=True, slots=True)
 class Match:
     """The meaning of a text: a call (`kind` call, `value` its id), a filter of calls and its value,
-    or missing: an id without a record, with the `reason` pruned, recent, or unknown."""
+    or `missing` for an id without a record, with the `reason` pruned, recent, or unknown."""
 
     kind: str
     value: str
@@ -49,7 +49,7 @@ class Match:
 
 
 def match_of(db: peewee.Database, text: str, viewer: Viewer, at_ms: int) -> Match:
-    """Return the meaning of a text that somebody looks for."""
+    """Return the meaning of a search text."""
     if match := _call(db, text, viewer):
         return match
     if _TRACE.fullmatch(text):
@@ -76,7 +76,7 @@ def _call(db: peewee.Database, text: str, viewer: Viewer) -> Match | None:
 
 
 def _name(db: peewee.Database, text: str, viewer: Viewer) -> Match | None:
-    """Return the key or the model of this name, whatever its case."""
+    """Return the key or the model of this name, ignoring case."""
     key = (ApiKey.id == text) | (fn.LOWER(ApiKey.name) == text.lower())
     owner = () if viewer.user_id is None else (ApiKey.user_id == viewer.user_id,)
     query = ApiKey.select(ApiKey.id).where(key, *owner).limit(2)
@@ -91,7 +91,7 @@ def _name(db: peewee.Database, text: str, viewer: Viewer) -> Match | None:
 
 
 def reason_of(db: peewee.Database, text: str, at_ms: int) -> str:
-    """Return why an id has no record, as far as the time in an id of ours tells."""
+    """Return why an id has no record, as far as the time in one of our own ids shows."""
     try:
         begun_ms = ulid_ms(text)
     except ValueError:
@@ -102,14 +102,15 @@ def reason_of(db: peewee.Database, text: str, at_ms: int) -> str:
 
 
 def models_like(db: peewee.Database, text: str) -> list[str]:
-    """Return offered models with this text in their names, a few."""
+    """Return the names of a few offered models that contain this text."""
     query = Model.select(Model.name).where(has_words(Model.name, text)).order_by(Model.name)
     return [name for (name,) in select_rows(db, query.limit(NAMES_MAX))]
 
 
 def newest_since(db: peewee.Database, filters: Filters, most: int = READ_AT_MOST) -> int | None:
-    """Return the moment (ms) since which there are at most so many calls of the span and user of
-    these filters, to the hour and at least one; None: there are no more in the whole span."""
+    """Return the time (ms, on the hour) since which the span and user of these filters have at most
+    `most` calls. The newest hour is included even if it has more. None if the whole span has no
+    more than `most`."""
     span = Filters(user=filters.user, since_ms=filters.since_ms, until_ms=filters.until_ms)
     left = most
     for day, calls in sorted(series(db, ("day",), span, ("calls",)), reverse=True):

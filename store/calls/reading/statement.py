@@ -1,10 +1,10 @@
-"""The statement of a wallet for a calendar month of UTC: opening balance, each movement, charges by
+"""The statement of a wallet for a UTC calendar month: opening balance, each movement, charges by
 model, closing balance.
 
-The ledger is its source: the charges of a day belong to the month of that day, any other line to
-the month in which it was booked, so that a month's closing balance is the next one's opening
-balance, and the last one is the balance. What models cost is of the roll-ups, whoever paid; the
-ledger has the wallet's part.
+The ledger is its source. The charges of a day belong to the month of that day, any other line to
+the month in which it was booked. So a month's closing balance is the next one's opening balance,
+and the last one is the current balance. The costs of models are from the roll-ups, regardless of
+who paid; the ledger has the wallet's part.
 """
 
 from collections.abc import Sequence
@@ -26,13 +26,13 @@ from store.values.pricing import format_money, parse_money
 from store.values.usage_record import rfc3339
 
 FIRST_MONTH, LAST_MONTH = 2000_01, 9998_12
-MAX_LINES = 10_000  # beside those of charges
+MAX_LINES = 10_000  # besides those of charges
 REFUND = "refund"
 
 
 @dataclass(frozen=True, slots=True)
 class ModelCharge:
-    """The calls of a model and their cost; `model` empty: they named none."""
+    """The calls of a model and their cost. `model` is empty for calls that named none."""
 
     model: str
     calls: int
@@ -41,9 +41,9 @@ class ModelCharge:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A month (yyyymm) of a wallet. `lines`: all movements but charges and refunds, in order;
-    `charged_nanos`: taken from the wallet for calls; `models`: costs of calls, whoever paid, the
-    greatest first."""
+    """A month (yyyymm) of a wallet. `lines` are all movements except charges and refunds, in order.
+    `charged_nanos` was taken from the wallet for calls. `models` are the costs of calls, regardless
+    of who paid, the greatest first."""
 
     user: str
     month: int
@@ -65,7 +65,8 @@ class Statement:
 
     @property
     def closing_nanos(self) -> int:
-        """Return the balance at the end of the month; of the present month the balance now."""
+        """Return the balance at the end of the month. For the current month it is the balance
+        now."""
         paid_in = self.moved_nanos + self.refunded_nanos
         return self.opening_nanos + paid_in - self.charged_nanos
 
@@ -76,24 +77,24 @@ class Statement:
 
     @property
     def plans_nanos(self) -> int:
-        """Return the part of the cost that the wallet did not pay; less than 0: the roll-ups lack
-        calls that were charged."""
+        """Return the part of the cost that the wallet did not pay. It is negative if calls that
+        were charged are missing from the roll-ups."""
         return self.cost_nanos - self.charged_nanos
 
 
 def month_at(at_ms: int) -> int:
-    """Return the month (yyyymm) of a moment."""
+    """Return the month (yyyymm) of a time."""
     return day_at(at_ms) // 100
 
 
 def month_after(month: int, by: int = 1) -> int:
-    """Return the month so many months later."""
+    """Return the month that is `by` months later."""
     months = month // 100 * 12 + month % 100 - 1 + by
     return months // 12 * 100 + months % 12 + 1
 
 
 def parse_month(text: str) -> int:
-    """Return the month of a text like 2026-11. Raises ValueError."""
+    """Parse a month like 2026-11. Raises ValueError."""
     year, dash, number = text.partition("-")
     digits = text.isascii() and year.isdigit() and number.isdigit()
     if not (digits and dash and (len(year), len(number)) == (4, 2) and 1 <= int(number) <= 12):
@@ -111,7 +112,7 @@ def format_month(month: int) -> str:
 
 @in_snapshot
 def statement_of(db: peewee.Database, user_id: str, user: str, month: int) -> Statement:
-    """Return the statement of a user. Raises Refused: more than MAX_LINES movements."""
+    """Return the statement of a user. Raises Refused if there are more than MAX_LINES movements."""
     begin_ms = day_begin_ms(month * 100 + 1)
     end_ms = day_begin_ms(month_after(month) * 100 + 1)
     first_day, end_day = month * 100 + 1, month_after(month) * 100 + 1
@@ -151,7 +152,7 @@ def _models(db: peewee.Database, filters: Filters) -> list[ModelCharge]:
 
 
 def public(statement: Statement, currency: str) -> dict[str, Any]:
-    """Return a statement as JSON; amounts that leave the wallet are negative."""
+    """Return a statement as JSON. Amounts that leave the wallet are negative."""
     return {
         "user": statement.user,
         "month": format_month(statement.month),
@@ -178,8 +179,8 @@ CSV_COLUMNS = ("entry", "at", "model", "calls", "amount", "reference", "reason")
 
 
 def csv_rows(statement: Statement) -> list[dict[str, str]]:
-    """Return the rows of a statement for CSV. The amounts of opening_balance, of the movements,
-    refunds and charges add up to closing_balance; those of `cost` are whoever paid."""
+    """Return the rows of a statement for CSV. The amounts of opening_balance, movements, refunds
+    and charges add up to closing_balance. Those of `cost` are regardless of who paid."""
 
     def row(entry: str, nanos: int, **more: str) -> dict[str, str]:
         empty = dict.fromkeys(CSV_COLUMNS, "")

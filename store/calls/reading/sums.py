@@ -1,7 +1,7 @@
-"""Sums of calls for the Hub: outcomes, tokens, money and first bytes, of a user and of a key.
+"""Sums of calls for the Hub: outcomes, tokens, money and first bytes, by user and by key.
 
-From the roll-ups; only the part of an hour that has begun is read from records. Days are those of
-UTC.
+From the roll-ups. Records are read only for a partial hour at the start of a span. Days are those
+of UTC.
 """
 
 import heapq
@@ -27,7 +27,7 @@ from store.values.usage_record import OUTCOMES, rfc3339
 Name = TypeVar("Name", str, tuple[str, str])
 
 MIN_STREAMS = 20
-"""Of fewer streams no percentile is returned: it would be chance."""
+"""The fewest streams for which a percentile is returned; with fewer it would be chance."""
 
 RECENT_HOURS = 24
 WEEK_DAYS = 7
@@ -40,7 +40,7 @@ FAILED = tuple(outcome for outcome in OUTCOMES if outcome not in ("ok", "client_
 
 _PLAIN = Order()
 MONEY_SUMS = ("cost_nanos", "upstream_nanos", "upstream_known_nanos")
-"""The columns of roll-ups that CallSums has as `cost_nanos`, `upstream_nanos`, `known_nanos`."""
+"""The roll-up columns that CallSums has as `cost_nanos`, `upstream_nanos`, `known_nanos`."""
 
 _MONEY = ("cost_nanos", "upstream_nanos", "known_nanos")
 _TOKENS = {
@@ -52,9 +52,9 @@ _TOKENS = {
 
 @dataclass(slots=True)
 class CallSums:
-    """Calls summed up; `first_bytes` is a histogram of the streams. `upstream_nanos`: the
-    operator's cost of calls where it is known, `known_nanos`: what these were charged; both are 0
-    without the margin."""
+    """Sums of calls. `first_bytes` is a histogram of the streams. `upstream_nanos` is the
+    operator's cost of the calls for which it is known, `known_nanos` what those calls were charged.
+    Both are 0 if the margin was not requested."""
 
     calls: int = 0
     ok: int = 0
@@ -101,43 +101,45 @@ class CallSums:
 
     @property
     def margin_nanos(self) -> int:
-        """Return the charges of calls whose cost to the operator is known, less that cost."""
+        """Return the margin: what was charged for calls whose cost to the operator is known, less
+        that cost."""
         return self.known_nanos - self.upstream_nanos
 
     @property
     def margin(self) -> float | None:
-        """Return the margin as a part of these charges; None: nothing was charged, or no cost is
-        known."""
+        """Return the margin as a part of those charges, or None if nothing was charged or no cost
+        is known."""
         return self.margin_nanos / self.known_nanos if self.known_nanos else None
 
     @property
     def known_share(self) -> float | None:
-        """Return the part of the charges whose cost to the operator is known; None without
+        """Return the part of the charges whose cost to the operator is known, or None without
         charges."""
         return self.known_nanos / self.cost_nanos if self.cost_nanos else None
 
     @property
     def tokens(self) -> int:
-        """Tokens of all kinds."""
+        """Return the number of tokens of all kinds."""
         return self.input + self.cached + self.output
 
     @property
     def counted(self) -> int:
-        """Calls except those whose client left."""
+        """Return the number of calls except those whose client left."""
         return self.calls - self.client_gone
 
     @property
     def share(self) -> float | None:
-        """Return the part of the counted calls that succeeded; None without a call."""
+        """Return the part of the counted calls that succeeded, or None without calls."""
         return self.ok / self.counted if self.counted else None
 
     @property
     def streams(self) -> int:
-        """Streams that began."""
+        """Return the number of streams that started."""
         return sum(self.first_bytes)
 
     def first_byte(self, percent: int) -> int | None:
-        """Return a percentile of the time until a stream began, ms; None below MIN_STREAMS."""
+        """Return a percentile of the time until a stream started, in ms, or None for fewer than
+        MIN_STREAMS."""
         enough = self.streams >= MIN_STREAMS
         return percentile(self.first_bytes, percent) if enough else None
 
@@ -151,8 +153,9 @@ def sum_of(db: peewee.Database, filters: Filters, order: Order = _PLAIN) -> Call
 
 
 def margins(db: peewee.Database, by: str, channel: str | None = None) -> dict[str, str]:
-    """Return the operator's margins of the last MARGIN_DAYS by a name (model or channel), as
-    `usage_stats.stats` has them, of those that are known; of one channel or all."""
+    """Return the operator's margins of the last MARGIN_DAYS by `by` (model or channel), as
+    `usage_stats.stats` has them. Unknown margins are left out. `channel` limits them to one
+    channel."""
     since_ms = (database_ms(db) // DAY_MS - MARGIN_DAYS + 1) * DAY_MS
     filters = Filters(channel=channel, since_ms=since_ms)
     rows = usage_stats.stats(db, (by,), filters, Order(margin=True))
@@ -162,8 +165,8 @@ def margins(db: peewee.Database, by: str, channel: str | None = None) -> dict[st
 def sums_by(
     rows: Iterable[dict[str, Any]], name_of: Callable[[dict[str, Any]], Name]
 ) -> dict[Name, CallSums]:
-    """Return rows of `usage_stats.stats` summed up by a name of theirs, or by several, in their
-    order."""
+    """Return rows of `usage_stats.stats` summed up by the name, or pair of names, that `name_of`
+    returns, in order of appearance."""
     sums: dict[Name, CallSums] = {}
     for row in rows:
         sums.setdefault(name_of(row), CallSums()).add(row)
@@ -175,7 +178,8 @@ def sums_by(
 
 @dataclass(slots=True)
 class SumsBar(CallSums):
-    """Calls that began in an hour or a day: from `at_ms` on, before `end_ms` where that is set."""
+    """Calls that started in an hour or a day: from `at_ms` until before `end_ms`, if that is
+    set."""
 
     at_ms: int = 0
     end_ms: int = 0
@@ -183,14 +187,14 @@ class SumsBar(CallSums):
 
 @dataclass(slots=True)
 class NamedSums(CallSums):
-    """Calls of a model or a key; `name` None: the remaining ones together."""
+    """Calls of a model or a key. `name` is None for all others together."""
 
     name: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class RecentCalls:
-    """Calls of a user: of the last 24 hours by hour, of a week (today and the six days before), of
+    """Recent calls of a user: the last 24 hours by hour, a week (today and the six days before),
     today by model and key, the cost of yesterday up to this time, and the newest failures."""
 
     hours: Sequence[SumsBar]
@@ -203,12 +207,12 @@ class RecentCalls:
 
 
 def newest_call(db: peewee.Database, user: str) -> str:
-    """Return the id of a user's newest call with a record; empty without any."""
+    """Return the id of a user's newest recorded call, or an empty text."""
     return next((row["id"] for row in history(db, Filters(user=user), 1)), "")
 
 
 def recent_calls(db: peewee.Database, user: str, at_ms: int) -> RecentCalls:
-    """Return the calls of a user up to a moment."""
+    """Return the calls of a user up to `at_ms`."""
     hours, outcomes = _hours(db, user, at_ms)
     today_ms = at_ms - at_ms % DAY_MS
     today = Filters(user=user, since_ms=today_ms)
@@ -226,8 +230,8 @@ def recent_calls(db: peewee.Database, user: str, at_ms: int) -> RecentCalls:
 
 
 def _hours(db: peewee.Database, user: str, at_ms: int) -> tuple[list[SumsBar], set[str]]:
-    """Return the last 24 hours and the one that they begin in, as the calls of the last 24 hours
-    are counted everywhere (`since=24h`), and the outcomes in them."""
+    """Return the bars of the last 24 hours, from the hour in which they start as `since=24h` counts
+    them everywhere, and the outcomes in them."""
     first_ms = (at_ms // HOUR_MS - RECENT_HOURS) * HOUR_MS
     starts = range(first_ms, at_ms + 1, HOUR_MS)
     hours = {rfc3339(start): SumsBar(at_ms=start) for start in starts}
@@ -252,7 +256,7 @@ def _yesterday(db: peewee.Database, user: str, at_ms: int) -> int:
 
 
 def _top(db: peewee.Database, by: str, filters: Filters) -> list[NamedSums]:
-    """Return the most expensive models or keys, and the remaining ones together."""
+    """Return the most expensive models or keys, and all others together."""
     top, remaining = [], NamedSums()
     for row in usage_stats.stats(db, (), filters):
         remaining.add(row)
@@ -267,8 +271,8 @@ def _top(db: peewee.Database, by: str, filters: Filters) -> list[NamedSums]:
 
 @dataclass(frozen=True, slots=True)
 class RankedSums:
-    """The groups with the greatest costs; `remaining` (name None): those of all others together and
-    of calls that have no name; `groups`: the number of all."""
+    """The groups with the greatest costs. `remaining` (name None) are all others together,
+    including calls without a name. `groups` is the number of all groups."""
 
     rows: list[NamedSums]
     remaining: NamedSums
@@ -276,8 +280,8 @@ class RankedSums:
 
 
 def ranked_sums(db: peewee.Database, by: str, filters: Filters, top: int) -> RankedSums:
-    """Return the `top` groups with the greatest costs, by one of DIMENSIONS: their calls, costs and
-    margins alone, which takes a third of the time of all sums."""
+    """Return the `top` groups with the greatest costs, by one of DIMENSIONS. Reads only calls,
+    costs and margins, which takes a third of the time of all sums."""
     named = sums_of_names(db, by, filters)
     remaining = NamedSums()
     for sums in named.values():
@@ -290,7 +294,7 @@ def ranked_sums(db: peewee.Database, by: str, filters: Filters, top: int) -> Ran
 
 
 def sums_of_names(db: peewee.Database, by: str, filters: Filters) -> dict[str, NamedSums]:
-    """Return calls, costs and margins by one of DIMENSIONS; "": of calls that have none."""
+    """Return calls, costs and margins by one of DIMENSIONS. Calls without a name are under ""."""
     rows = usage_stats.series(db, (by,), filters, ("calls", *MONEY_SUMS))
     return {
         name: NamedSums(
@@ -328,7 +332,7 @@ class KeyUsage:
 
 @in_snapshot
 def key_usage(db: peewee.Database, user: str, key_id: str, at_ms: int) -> KeyUsage:
-    """Return the usage of a key of a user; its sums, which may be many, are read once."""
+    """Return the usage of a user's key. Its sums, which may be many, are read once."""
     first_day, _ = window_at(MONTH, at_ms)
     days_ms = at_ms - at_ms % DAY_MS - (KEY_DAYS - 1) * DAY_MS
     first_date = datetime.fromtimestamp(days_ms / 1000, UTC).date().isoformat()
@@ -352,7 +356,7 @@ def key_usage(db: peewee.Database, user: str, key_id: str, at_ms: int) -> KeyUsa
 
 @dataclass(frozen=True, slots=True)
 class DaySpend:
-    """The cost of calls of a UTC day (yyyymmdd) or of several, and the wallet's part; in nanos."""
+    """The cost of calls of one or several UTC days (yyyymmdd), and the wallet's part, in nanos."""
 
     day: int
     cost: int = 0
@@ -364,7 +368,7 @@ class DaySpend:
         return max(0, self.cost - self.wallet)
 
     def plus(self, other: "DaySpend") -> "DaySpend":
-        """Return both together, with the day of this one."""
+        """Return the sum of both, with this one's day."""
         return DaySpend(self.day, self.cost + other.cost, self.wallet + other.wallet)
 
 
@@ -372,9 +376,9 @@ class DaySpend:
 def spend_by_day(
     db: peewee.Database, user: str, user_id: str, since_ms: int, at_ms: int
 ) -> list[DaySpend]:
-    """Return each UTC day from that of `since_ms` to that of `at_ms`, also those without a call.
+    """Return each UTC day from that of `since_ms` to that of `at_ms`, including days without calls.
 
-    Costs are those of the roll-ups; the ledger has the part of the wallet, and plans paid the rest.
+    Costs are from the roll-ups. The ledger has the wallet's part; plans paid the rest.
     """
     first_ms = since_ms - since_ms % DAY_MS
     filters = Filters(user=user, since_ms=first_ms)

@@ -1,8 +1,8 @@
-"""Uses without a price, of late: of models whose price is still missing.
+"""Recent uses without a price, of models whose price is still missing.
 
-Records name each meter and feature that had no price; the roll-up usage_by_rate has their sums by
-day. What has a price by now is left out, and so are models that are gone: nothing is to be done.
-For `status` and the Hub, whose operators set the prices.
+Records name each meter and feature that had no price, and the roll-up usage_by_rate has their sums
+by day. Meters that have a price by now and models that were removed are left out, since there is
+nothing to do about them. For `status` and the Hub, whose operators set the prices.
 """
 
 from collections import Counter
@@ -23,7 +23,7 @@ MAX_SHOWN = 100  # the most used ones
 
 @dataclass(frozen=True, slots=True)
 class UnpricedUse:
-    """Uses of a model without a price: how many of a meter, or of a feature (`tier.priority`)."""
+    """The number of uses of a model's meter or feature (`tier.priority`) without a price."""
 
     model: str
     meter: str
@@ -32,14 +32,13 @@ class UnpricedUse:
 
 @in_snapshot
 def recent_unpriced(db: peewee.Database) -> list[UnpricedUse]:
-    """Return what calls of the last days used without a price that still has none, the most used
-    first."""
+    """Return the uses of the last RECENT_DAYS whose price is still missing, the most used first."""
     at_ms = database_ms(db)
     uses = fn.SUM(Sums.uses)
     recent = (Sums.day > day_at(at_ms - RECENT_DAYS * DAY_MS)) & (Sums.meter != "")
     query = Sums.select(Sums.model, Sums.meter, uses).where(recent).group_by(Sums.model, Sums.meter)
     counts = Counter({(model, meter): int(count) for model, meter, count in select_rows(db, query)})
-    if not counts:  # as mostly
+    if not counts:  # the usual case
         return []
     prices = {model.name: model.prices_at(at_ms) for model in load_models(db)}
     missing = (

@@ -1,7 +1,7 @@
 """The page of calls for the Hub: some calls, the sums of all by hour or day, errors by code.
 
-Two queries to the roll-ups and one to the records, whatever their number. Filters that no roll-up
-knows are summed up from the records, if no more than READ_AT_MOST have to be read.
+Two queries to the roll-ups and one to the records, however many calls there are. Sums for filters
+that no roll-up has are read from the records, if that is no more than READ_AT_MOST.
 """
 
 import datetime
@@ -20,12 +20,12 @@ from store.db.database import in_snapshot
 from store.db.tables.usage import UsageRow
 from store.values.ids import DAY_MS, HOUR_MS, day_begin_ms
 
-SHORT_MS = 3 * DAY_MS  # of longer spans a bar is a day
+SHORT_MS = 3 * DAY_MS  # in longer spans a bar is a day
 KIND_BARS = 12
 READ_AT_MOST = 100_000  # records read for sums
 SORTS: Mapping[str, Any] = {"cost": UsageRow.cost_nanos, "duration": UsageRow.duration_ms}
 SORTED_AT_MOST = 20_000  # calls; more are not sorted
-SEARCH_S = 0.15  # for calls of one page; the script goes on with the following ones
+SEARCH_S = 0.15  # for the calls of one page; the script continues with the next page
 
 
 @dataclass(slots=True)
@@ -41,8 +41,8 @@ class ErrorKind:
 
 @dataclass(frozen=True, slots=True)
 class UsagePart:
-    """The part of the calls on a page: at most `limit`, before the call `after`; of the first page
-    also the order, one of SORTS."""
+    """The part of the calls on a page: at most `limit`, before the call `after`. `sort`, one of
+    SORTS, is for the first page only."""
 
     limit: int
     after: str | None = None
@@ -51,10 +51,10 @@ class UsagePart:
 
 @dataclass(frozen=True, slots=True)
 class UsageView:
-    """Some calls, and the sums of all; `bars` None: not summed up for so long a time with these
-    filters. `last_ms`: the begin of the last call before a span without any. `sort`: the order of
-    the rows, the greatest first; None: by time. `searched_ms`: the calls since then are searched,
-    older ones of the span are not. `coming`: the sums take long."""
+    """Some calls, and the sums of all. `bars` is None if the span is too long to be summed up with
+    these filters. `last_ms`: the start of the last call before a span without calls. `sort`: the
+    order of the rows, the greatest first (None: by time). `searched_ms`: only calls since then were
+    searched, not older ones of the span. `coming`: the sums take long and follow later."""
 
     rows: list[Row]
     next: str | None
@@ -68,20 +68,20 @@ class UsageView:
     coming: bool = False
 
     def with_sums(self, view: "UsageView | None") -> "UsageView":
-        """Return the same calls with the sums of another view; None: they take long."""
+        """Return the same calls with the sums of another view, or as `coming` if that is None."""
         if view is None:
             return replace(self, coming=True)
         return replace(view, rows=self.rows, next=self.next, last_ms=self.last_ms, sort=self.sort)
 
     @property
     def sortable(self) -> bool:
-        """Tell whether the calls are few enough to be sorted."""
+        """Return whether the calls are few enough to be sorted."""
         return self.bars is not None and self.total.calls <= SORTED_AT_MOST
 
 
 def newest_calls(db: peewee.Database, filters: Filters) -> tuple[Filters, int | None]:
-    """Return the filters of the calls that a search without an index reads: the newest of the span.
-    And the moment (ms) since which; None: all of the span."""
+    """Return the filters for the calls that a search without an index reads, the newest of the
+    span, and the time (ms) since which; None for the whole span."""
     searched_ms = newest_since(db, filters)
     if searched_ms is None:
         return filters, None
@@ -92,7 +92,8 @@ def newest_calls(db: peewee.Database, filters: Filters) -> tuple[Filters, int | 
 def load_calls(
     db: peewee.Database, filters: Filters, at_ms: int, part: UsagePart, sums: UsageView | None
 ) -> UsageView:
-    """Read the calls of a page; `sums`: those of all, without which no order is possible."""
+    """Read the calls of a page. `sums` are those of all calls; without them the calls cannot be
+    sorted."""
     view = UsageView([], None, None, CallSums(), [], HOUR_MS).with_sums(sums)
     if part.after is not None:
         following = page(db, filters, part.limit, part.after, SEARCH_S)
@@ -115,8 +116,8 @@ def load_sums(
     error_codes: Sequence[str],
     zone: datetime.tzinfo = datetime.UTC,
 ) -> UsageView:
-    """Read the sums of the first page, without its calls. `error_codes`: all codes, of which errors
-    are counted."""
+    """Read the sums of the first page, without its calls. `error_codes`: all codes that count as
+    errors."""
     since_ms = filters.since_ms if filters.since_ms is not None else at_ms - 30 * DAY_MS
     until_ms = min(filters.until_ms or at_ms, at_ms)
     short = until_ms - since_ms <= SHORT_MS
@@ -146,15 +147,15 @@ def _sum_up(
 
 
 def _begin_ms(text: str) -> int:
-    """Return the begin of an hour or a day as `stats` names it."""
+    """Return the start of an hour or a day as `stats` formats it."""
     if len(text) == 10:
         return day_begin_ms(int(text.replace("-", "")))
     return round(datetime.datetime.fromisoformat(text).timestamp() * 1000)
 
 
 def _kinds(db: peewee.Database, filters: Filters, spans: Buckets) -> list[ErrorKind]:
-    """Return errors by code, those with the most calls first; calls whose client left are none. The
-    bars of long spans are made of UTC days, whatever the zone: few rows of many hours."""
+    """Return errors by code, those with the most calls first, without calls whose client left. In
+    long spans the bars are UTC days, whatever the zone, to read fewer rows."""
     kinds: dict[str, ErrorKind] = {}
     unit, first_ms = spans.unit, spans.begins[0]
     for row in stats(db, ("error_code", "outcome", "model", unit), filters):
@@ -169,7 +170,7 @@ def _kinds(db: peewee.Database, filters: Filters, spans: Buckets) -> list[ErrorK
 
 
 def last_before(db: peewee.Database, filters: Filters, at_ms: int) -> int | None:
-    """Return the begin of the last call before the span of the filters."""
+    """Return the start of the last call before the span of the filters."""
     before = Filters(user=filters.user, until_ms=filters.since_ms or at_ms)
     rows = page(db, before, 1).rows
     return int(rows[0]["started_ms"]) if rows else None
