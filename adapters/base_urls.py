@@ -1,4 +1,4 @@
-"""Base URLs of the clients of each family, and the one from which a path was built.
+"""Base URLs that clients of each family use, and the base URL that a requested path implies.
 
 Facts: the paths that clients append to their base URL (docs/clients.md). For the answers of unknown
 paths, and for the Hub, which shows base URLs.
@@ -13,7 +13,7 @@ BASE_PATHS: Mapping[str, str] = {
     "messages": "",
     "generate_content": "",
 }
-"""What the base URL of a family's clients ends with."""
+"""The path that the base URL of a family's clients ends with."""
 
 APPEND_VERSION = frozenset({"messages", "generate_content"})
 """Families whose clients put the version into the path themselves."""
@@ -38,13 +38,13 @@ _ENDS: Mapping[str, str] = {
     "/messages": "messages",
     "/messages/count_tokens": "messages",
 }
-_MODEL_CALL = re.compile(r"/models/.+:[A-Za-z]+")  # the end of paths of generate_content
+_MODEL_CALL = re.compile(r"/models/.+:[A-Za-z]+")  # the end of a generate_content path
 _LEADING_VERSIONS = re.compile(r"(?:/v1(?:beta)?(?=/|$))*")
 PATH_SHOWN_CHARS = 200
 
 
 def end_of(path: str) -> tuple[str | None, str]:
-    """Return the family whose clients build such an end of a path, and the end itself."""
+    """Return the family whose clients append this end to a base URL, and the end itself."""
     trimmed = path.rstrip("/")
     ends = [end for end in _ENDS if trimmed.endswith(end)]
     if ends:
@@ -57,7 +57,8 @@ def end_of(path: str) -> tuple[str | None, str]:
 
 
 def before_end(path: str) -> str:
-    """Return a path without the end that a client built, else the versions that it begins with."""
+    """Return the path without the end that the client appended. If there is none, return the
+    versions that the path begins with."""
     _, end = end_of(path)
     return path.rstrip("/").removesuffix(end) if end else leading_versions(path)
 
@@ -69,17 +70,17 @@ def leading_versions(path: str) -> str:
 
 
 def doubled_part(before: str, family: str) -> str | None:
-    """Return the part that the base URL has in excess; ``before`` is the path without its end."""
+    """Return the surplus part of the base URL, or None. ``before`` is the path without its end."""
     excess = before.removesuffix(_version_of(before))
-    # One version is right: it is the client's, or the base URL's.
+    # One version is correct: either the client or the base URL adds it.
     if before in VERSIONS or not excess.endswith((*_ENDS, *VERSIONS)):
         return None
     return (excess if family in APPEND_VERSION else before)[:PATH_SHOWN_CHARS]
 
 
 def given_path(path: str) -> str | None:
-    """Return the path of the base URL of a client that requested this path; None when the end of
-    the path does not tell what the client appended."""
+    """Return the path of the base URL that a client with this request path uses. None if the end
+    of the path is unknown."""
     family, end = end_of(path)
     if family is None:
         return None

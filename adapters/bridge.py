@@ -22,7 +22,7 @@ from adapters.large_answers import LARGE_BYTES, read_large
 from store.values.usage import Served, Usage
 
 PREAMBLE_LIMIT_BYTES = 4096  # comments and blank lines held before the first data event
-EVENTS_AT_ONCE = 256  # that one ``feed`` reads
+EVENTS_AT_ONCE = 256  # limit of one ``feed``
 
 _CR, _LF = 13, 10
 _DATA_LINE = re.compile(rb"(?:\A|[\r\n])(?:\xef\xbb\xbf)?data:")
@@ -36,72 +36,72 @@ class Bridge(Protocol):
     ``ended`` is true everything is ignored.
     """
 
-    busy: bool  # more than EVENTS_AT_ONCE were fed: ``feed(b"")`` reads the next of them
+    busy: bool  # more than EVENTS_AT_ONCE are waiting: ``feed(b"")`` reads the next ones
     ended: bool  # the terminal marker was seen, or ``fault`` is set
     aligned: bool  # the next byte begins an event of an accepted stream that has not ended
 
     # The following are read, never set.
     accepted: bool  # the answer may be relayed; no other channel is tried from then on
-    started: bool  # the client's reader is inside an answer: its keep-alive may depend on it
-    finished: bool  # the output is complete; the report of its usage may still come
-    whole: bool  # the upstream may end here with nothing missing
-    fault: Fault | None  # the vendor's error event, or an unreadable one; it was not passed on
+    started: bool  # the client has received the start of an answer, which may affect its keep-alive
+    finished: bool  # the output is complete; the usage may still follow
+    whole: bool  # the upstream may end here and nothing is missing
+    fault: Fault | None  # the vendor's error event, or an unreadable event; not passed on
     usage: Usage | None  # the usage reported so far, disjoint
-    reported: object | None  # the usage in the vendor's words
+    reported: object | None  # the usage as the vendor reported it
     served: Served  # the conditions that the vendor has reported so far
     output_units: int  # estimated output tokens so far: text, reasoning and tool arguments
-    upstream_id: str | None  # the answer's id at the vendor
-    last_number: int | None  # of the last event that went down, in families that count them
+    upstream_id: str | None  # the vendor's id of the answer
+    last_number: int | None  # number of the last event sent, in families that number events
     empty: (
         bool  # ``fault`` is set because the answer has ended with nothing in it: it costs nothing
     )
 
     @property
     def end_seen(self) -> bool:
-        """True when nothing is missing even if the upstream breaks off here."""
+        """True if nothing would be missing should the upstream break off here."""
         ...  # pragma: no cover
 
     @property
     def at_boundary(self) -> bool:
-        """True when bytes of the gateway (heartbeat, error event) may be written now."""
+        """True if the gateway may write its own bytes (heartbeat, error event) now."""
         ...  # pragma: no cover
 
     def watch(self, on_issued: Callable[[list[str]], None], *, stored: bool) -> None:
-        """Call ``on_issued`` with the ids, besides the answer's own, that the next bytes hand out
-        of what the vendor keeps; ``stored``: it keeps the answer itself, with its items."""
+        """Call ``on_issued`` with the ids of vendor-side objects that the next bytes contain,
+        other than the answer's own id. ``stored``: the vendor stores the answer and its items."""
         ...  # pragma: no cover
 
     def note_tier(self, word: str) -> None:
-        """Note the tier of service in the answer's head, which one in its body goes before."""
+        """Note the service tier from the answer's headers. A tier in the body overrides it."""
         ...  # pragma: no cover
 
     def feed(self, chunk: bytes) -> bytes:
-        """Read a piece of the upstream's stream; return the bytes of its next EVENTS_AT_ONCE
-        events. While ``busy`` the piece must be empty."""
+        """Read a chunk of the upstream's stream. Return the bytes of its next EVENTS_AT_ONCE
+        events. While ``busy``, the chunk must be empty."""
         ...  # pragma: no cover
 
     def feed_repeat(self, chunk: bytes) -> bytes | None:
-        """``feed`` a piece that is one event like the last but for its text, while ``aligned``;
-        None, and nothing is read, when it is anything else."""
+        """``feed`` a chunk that is one event and differs from the last only in its text. Call only
+        while ``aligned``. Return None, and read nothing, if the chunk is anything else."""
         ...  # pragma: no cover
 
     def close(self) -> bytes:
-        """Read the end of the upstream; return the last bytes that its answer still gives."""
+        """Read the end of the upstream. Return the last bytes of the answer."""
         ...  # pragma: no cover
 
     def encode_fault(self, fault: Fault, request_id: str) -> bytes:
-        """Encode the last bytes of a stream that failed, also of one that nothing was fed to."""
+        """Encode the last bytes of a failed stream, even if nothing was fed to it."""
         ...  # pragma: no cover
 
 
 class TapBridge:
-    """The base of bridges: the facts of the tap that reads the upstream's stream."""
+    """The base of bridges: properties read from the tap on the upstream's stream."""
 
     __slots__ = ("_left", "_tap", "aligned", "busy", "ended")
 
     def __init__(self, tap: Tap) -> None:
         self._tap = tap
-        self._left: list[bytes] = []  # events that were fed and are not read yet
+        self._left: list[bytes] = []  # events that were fed but not read yet
         self.aligned = self.busy = self.ended = False
 
     def note_tier(self, word: str) -> None:
@@ -120,7 +120,7 @@ class TapBridge:
 
 
 class NativeBridge(TapBridge):
-    """A bridge within one family: bytes pass, cut by the framing of a tap that edits them."""
+    """A bridge within one family: bytes pass in the framing's units, edited by the tap."""
 
     __slots__ = (
         *("_held", "_max_event_bytes", "_of_events", "_splitter", "_unaccepted_bytes"),
@@ -139,13 +139,13 @@ class NativeBridge(TapBridge):
         )
         self._max_event_bytes = max_event_bytes
         self._held = b""
-        self._unaccepted_bytes = 0  # that came before the answer was accepted
-        # the tap's own method: saves a call per event
+        self._unaccepted_bytes = 0  # bytes that came before the answer was accepted
+        # Bound directly to the tap's method: saves a call per event.
         self.feed_repeat: Callable[[bytes], bytes | None] = tap.feed_repeat
 
     @property
     def end_seen(self) -> bool:
-        """See ``Bridge``: behind the bracket of an array nothing is missing."""
+        """See ``Bridge``. Nothing is missing after the closing bracket of an array."""
         return self.ended or (not self._of_events and self._tap.whole)
 
     @property
@@ -159,15 +159,15 @@ class NativeBridge(TapBridge):
         return self._tap.encode_fault(fault, request_id)
 
     def feed(self, chunk: bytes) -> bytes:
-        """See ``Bridge``; what passes is edited by the tap."""
+        """See ``Bridge``. The tap edits what passes."""
         if self.ended:
             return b""
         if self.aligned:
-            # Most chunks are exactly one event; those need not go through the splitter.
+            # Most chunks are exactly one event and need not go through the splitter.
             size = len(chunk)
             if 4 < size <= self._max_event_bytes and (
                 (chunk.find(b"\n\n") == size - 2 and chunk[0] != _LF and _CR not in chunk)
-                # the same with lines that end in CR LF
+                # The same for lines that end in CR LF.
                 or (
                     chunk.find(b"\r") == size - 4
                     and chunk.find(b"\n") == size - 3
@@ -182,8 +182,8 @@ class NativeBridge(TapBridge):
         return self._feed_any(chunk)
 
     def close(self) -> bytes:
-        """See ``Bridge``: a last event that lacks only its blank line, if it can be read. The end
-        of a stream without a marker is judged here."""
+        """See ``Bridge``. Pass on a last event that lacks only its blank line, if it is readable,
+        and judge the end of a stream that has no end marker."""
         last = self._close_rest()
         if not self.ended and self._of_events and self._tap.whole:
             self.ended = not self._tap.judge_end()
@@ -192,18 +192,18 @@ class NativeBridge(TapBridge):
     def _close_rest(self) -> bytes:
         tap = self._tap
         if self.ended or self._splitter.oversized or not self._of_events:
-            return b""  # an element of an array is complete with its bracket, a rest is not
+            return b""  # an array element is complete only with its bracket
         rest = self._splitter.rest
         if event_fields(rest)[1] is None:
             return b""
         last = self._pass(rest)
         if tap.fault is not None and tap.fault.condition is Condition.UPSTREAM_INVALID:
-            # Half an event is a cut, not garbage: the end of the stream is judged by ``whole``.
+            # Half an event is a truncated stream, not garbage: ``whole`` decides about the end.
             tap.fault, tap.ended = None, False
             return b""
         self.ended = tap.ended
         if last and not tap.whole:
-            # The gateway's error event must not join this one. A CR may be half of the line's end.
+            # The gateway's error event must not join this one. A CR may be half of a line ending.
             last += b"\n" if rest.endswith((b"\n", b"\n\r")) else b"\n\n"
         return last
 
@@ -246,7 +246,7 @@ class NativeBridge(TapBridge):
         return b""
 
     def _accept_unread(self, piece: bytes) -> None:
-        """Accept an event over the limit, which is not read, if it has data; else it is garbage."""
+        """Accept an oversized event, which is not read, if it has data. Fail otherwise."""
         if (_DATA_LINE if self._of_events else FIRST_OBJECT).search(piece):
             self._tap.accepted = True
         else:
@@ -259,28 +259,29 @@ class NativeBridge(TapBridge):
 
 @dataclass(frozen=True, slots=True)
 class Pairing:
-    """The way in which a channel serves calls of a family: natively, or translated
-    (``translate.Translation``, which is made for one attempt, has the same functions).
+    """How a channel serves calls of a family: natively. ``translate.Translation``, which is made
+    for one attempt, has the same functions for other families.
 
-    Each function gets the client's operation; ``peek``: the fields that were read of its request.
+    Each function gets the client's operation. ``peek``: the fields that were read of its request.
     """
 
     upstream: UpstreamSide
-    # the upstream's operation for the client's (whether the answer is to be a stream)
+    # Return the upstream's operation for the client's (operation, whether the answer is streamed).
     operation: Callable[[Operation, bool], Operation]
-    # the body for the upstream (fields, peek, operation, upstream's model, vendor); raises Fault
+    # Return the body for the upstream (fields, peek, operation, upstream's model, vendor). Raises
+    # Fault.
     request_body: Callable[[Spans, Peek, Operation, str, Vendor], bytes]
-    # a whole answer for the client (body, public name, upstream's name of the model, operation);
-    # raises Fault UPSTREAM_INVALID or the condition of an error inside it
+    # Return a whole answer for the client (body, public name, upstream's name of the model,
+    # operation). Raises Fault UPSTREAM_INVALID, or the condition of an error inside the answer.
     read_answer: Callable[[bytes, str, str, Operation], UpstreamAnswer]
-    # for a streamed answer (public name, upstream's name of the model, whether the client did not
-    # ask for usage, operation, limit of an event's bytes)
+    # Open the bridge of a streamed answer (public name, upstream's name of the model, whether the
+    # client did not ask for usage, operation, limit of an event's bytes).
     open_bridge: Callable[[str, str, bool, Operation, int], Bridge]
-    # the content type of answers is the client's family's, else the upstream's own
+    # Answers have the content type of the client's family; otherwise the upstream's own.
     translated: bool = False
-    dropped: tuple[str, ...] = ()  # paths of the client's body that are not carried
-    sealed: bool = False  # the request has opaque state, without which it may be sent again
-    at_once_bytes: int = LARGE_BYTES  # of an answer; a larger one is for ``read_large_answer``
+    dropped: tuple[str, ...] = ()  # paths in the client's body that are not carried
+    sealed: bool = False  # the request has opaque state; it may be retried without it
+    at_once_bytes: int = LARGE_BYTES  # a larger answer is for ``read_large_answer``
 
     def read_large_answer(
         self, body: bytes, public: str, upstream_model: str, operation: Operation
@@ -293,7 +294,7 @@ class Pairing:
         )
 
     def free_body(self) -> None:
-        """Free the request when an answer was accepted; nothing of it is stored here."""
+        """Free the request once an answer is accepted. Nothing is stored here."""
 
 
 def native(family: Family) -> Pairing:

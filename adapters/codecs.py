@@ -1,7 +1,7 @@
-"""How families serve each other: pairings of one with itself, codecs, and translators of two.
+"""Codecs of the families, native pairings, and translators between each two families.
 
-Apart from registry.py, since the Hub knows the families and translates nothing but now and then.
-Imported by the relay, commands and tests; by the Hub where it has a body to write or to read.
+Separate from registry.py because the Hub needs the families but rarely translates. Imported by the
+relay, commands and tests, and by the Hub where it writes or reads a body.
 """
 
 from functools import partial
@@ -39,7 +39,7 @@ _FAMILIES = {
     for module in (chat_completions, responses, messages, generate_content)
 }
 
-# how a channel (the second family) serves clients of the first
+# (client's family, channel's family) -> how the channel serves the client natively
 PAIRINGS: dict[tuple[str, str], Pairing] = {
     (family.name, family.name): native(family) for family in _FAMILIES.values()
 }
@@ -118,7 +118,7 @@ CODECS: dict[str, Codecs] = {
     ),
 }
 
-# how a channel of the second family serves clients of the first, where they differ
+# (client's family, channel's family) -> how the channel serves the client, where they differ
 TRANSLATORS: dict[tuple[str, str], Translator] = {
     (client, upstream): Translator(_FAMILIES[upstream], of_client.client, of_upstream.upstream)
     for client, of_client in CODECS.items()
@@ -126,8 +126,8 @@ TRANSLATORS: dict[tuple[str, str], Translator] = {
     if client != upstream
 }
 
-# what a family is written anew with: for an answer in the other form than the one asked for, and
-# for a body in another shape (adapters.reshape) whose tools the model does not have
+# Family -> translator to itself. Used for an answer in the other form (stream or whole) than the
+# one requested, and for a body in another shape (adapters.reshape) with tools the model lacks.
 REFRAMERS: dict[str, Translator] = {
     name: Translator(_FAMILIES[name], codecs.client, codecs.upstream)
     for name, codecs in CODECS.items()

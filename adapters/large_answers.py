@@ -1,7 +1,8 @@
 """Whole answers that are too large to be decoded at once.
 
-The family's reader gets a shortened answer: the same top-level fields, the long ones emptied. What
-it reads and edits in the others holds for the whole answer. Imported by the pairings.
+The family's reader gets a shortened answer with the same top-level fields and the long fields
+emptied. Its results and edits of the other fields hold for the whole answer. Imported by the
+pairings.
 """
 
 from collections.abc import Callable
@@ -14,13 +15,13 @@ from adapters.faults import Condition, Fault
 from adapters.json.jsonio import Span, Spans, replace, spans_of_upstream, utf8_steps
 from adapters.json.structure import Steps, TopLevelField, fields_of
 
-LARGE_BYTES = 512 << 10  # of an answer; smaller ones are decoded whole, within 25 ms
+LARGE_BYTES = 512 << 10  # size of an answer; smaller ones are decoded whole, within 25 ms
 LONG_FIELD_BYTES = 65_536
-SHORT_BYTES = 262_144  # of the fields that are not long
+SHORT_BYTES = 262_144  # of all fields that are not long
 
-MAX_ELEMENTS = 1000  # of a long array that are counted
+MAX_ELEMENTS = 1000  # counted of one long array
 
-_PIECE_BYTES = 131_072  # searched within some ms
+_PIECE_BYTES = 131_072  # searched within a few ms
 _EMPTY_ARRAY = b"[{}]"
 _EMPTY = {ord("["): _EMPTY_ARRAY, ord("{"): b"{}", ord('"'): b'""'}
 
@@ -28,11 +29,11 @@ _EMPTY = {ord("["): _EMPTY_ARRAY, ord("{"): b"{}", ord('"'): b'""'}
 def read_large(
     body: bytes, read: Callable[[bytes], UpstreamAnswer], marks: tuple[LongMark, ...] = ()
 ) -> Steps[UpstreamAnswer]:
-    """Read the answer as ``read`` reads a short one; ``marks``: what it counts of a long array.
-    Raises Fault as ``read`` does, UPSTREAM_INVALID when the body is no JSON object in UTF-8.
+    """Read the answer as ``read`` reads a short one. ``marks``: elements of long arrays to count.
+    Raises Fault as ``read`` does, and UPSTREAM_INVALID if the body is no JSON object in UTF-8.
 
-    Without a usage that can be read the long fields are weighed as they stand: more than their
-    texts weigh, which is bounded by the hold.
+    Without readable usage, the long fields are weighed raw. That overestimates their texts, and
+    the hold bounds it.
     """
     try:
         yield from utf8_steps(body)
@@ -59,7 +60,7 @@ def read_large(
 def _shortened(
     body: bytes, fields: list[TopLevelField], marks: tuple[LongMark, ...]
 ) -> Steps[tuple[bytes, list[TopLevelField]]]:
-    """Return the same object with the marks alone in its long fields, and the long fields."""
+    """Return the object with its long fields reduced to the marks, and the long fields."""
     pieces: list[bytes] = []
     long: list[TopLevelField] = []
     left_bytes = SHORT_BYTES
@@ -79,7 +80,7 @@ def _shortened(
 
 
 def _marked(body: bytes, field: TopLevelField, marks: tuple[LongMark, ...]) -> Steps[list[bytes]]:
-    """Return the elements that stand for the marks in a long array."""
+    """Return placeholder elements for the marks found in a long array."""
     elements: list[bytes] = []
     for mark in marks:
         at = field.start
@@ -98,7 +99,7 @@ def _marked(body: bytes, field: TopLevelField, marks: tuple[LongMark, ...]) -> S
 def _edits(
     body: bytes, fields: list[TopLevelField], long: list[TopLevelField], edited: Spans
 ) -> dict[Span, bytes]:
-    """Return the edits of a reader in the shortened answer, at their places in the whole one."""
+    """Return the reader's edits of the shortened answer at their places in the whole one."""
     changed: dict[Span, bytes] = {}
     for field, place in zip(fields, edited.places.values(), strict=True):
         value = edited.body[place.start : place.end]

@@ -1,8 +1,7 @@
-"""The table of models: what an upstream's model can take, by vendor and the beginning of its name.
+"""The table of models: capabilities of upstream models, by vendor and prefix of the model's name.
 
-A row is a fact of the vendor's documentation. The longest prefix of the vendor wins, whatever the
-case; a channel's ``options`` override single traits. Imported by the registry, the relay and
-commands.
+A row is a fact of the vendor's documentation. The longest prefix wins, regardless of case. A
+channel's ``options`` override single traits. Imported by the registry, the relay and commands.
 """
 
 import re
@@ -27,12 +26,12 @@ _OLD_GPT = Traits(
 
 
 def _o_series() -> Traits:
-    """Return the traits of an OpenAI model that reasons, and so accepts no sampling."""
+    """Return the traits of an OpenAI reasoning model, which accepts no sampling parameters."""
     return Traits(openai_extras=True, sampling=False, efforts=_THREE)
 
 
 def _gpt5(*efforts: Effort, effort_with_tools: bool = True) -> Traits:
-    """Return such traits since GPT-5; since 5.4 chat refuses efforts beside tools."""
+    """Return the traits of a GPT-5 or newer model. Since 5.4, chat refuses efforts with tools."""
     return Traits(
         openai_extras=True,
         sampling=False,
@@ -43,9 +42,9 @@ def _gpt5(*efforts: Effort, effort_with_tools: bool = True) -> Traits:
     )
 
 
-# Models of OpenAI, here and at Azure, by chat completions and responses.
+# Models of OpenAI, also at Azure, for chat completions and responses.
 _OPENAI: dict[str, Traits] = {
-    "": _GPT,  # and unknown ones
+    "": _GPT,  # also unknown models
     "gpt-3.5": _OLD_GPT,
     "gpt-4": _OLD_GPT,
     "gpt-4-turbo": Traits(openai_extras=True, thinking="none", documents=False, structured="tool"),
@@ -73,7 +72,7 @@ _OPENAI: dict[str, Traits] = {
     "gpt-6": _gpt5(*_WITH_OFF, "xhigh", "max", effort_with_tools=False),
     "gpt-oss": Traits(images=False, documents=False, efforts=_THREE),
 }
-# Those of them that only chat completions has.
+# OpenAI models that only chat completions has.
 _OPENAI_CHAT: dict[str, Traits] = {
     "gpt-4o-audio": Traits(openai_extras=True, thinking="none", images=False, audio=True),
     "gpt-4o-mini-audio": Traits(openai_extras=True, thinking="none", images=False, audio=True),
@@ -100,7 +99,7 @@ _PENALTIES: tuple[Refusable, ...] = ("frequency_penalty", "presence_penalty")
 
 
 def _open(**more: Any) -> Traits:
-    """Return the traits of a server of open models, and what is another one's here."""
+    """Return the traits of a server of open models, with the given traits changed."""
     plain = Traits(documents=False, token_bound="max_tokens", efforts=_THREE)
     return replace(plain, **more)
 
@@ -124,10 +123,10 @@ _MOONSHOT = _open(
     refuses=("seed", "logit_bias", "end_user"),
 )
 
-# Vendors of chat completions besides OpenAI, by vendor and beginning of the model's name.
+# Vendors of chat completions besides OpenAI, by vendor and prefix of the model's name.
 _CHAT: dict[tuple[str, str], Traits] = {
     ("demo", ""): Traits(openai_extras=True, verbosity=True, custom_tools=True, audio=True),
-    # It drops by itself what a model does not accept.
+    # OpenRouter itself drops what a model does not accept.
     ("openrouter", ""): Traits(token_bound="max_tokens", audio=True, efforts=ALL_EFFORTS),
     ("deepseek", ""): _DEEPSEEK,
     ("groq", ""): _GROQ,
@@ -168,12 +167,12 @@ _CHAT: dict[tuple[str, str], Traits] = {
         refuses=("seed", "logit_bias", "end_user", "parallel_tools"),
     ),
     ("moonshot", ""): _MOONSHOT,
-    # their sampling is fixed; another value is an error
+    # Their sampling parameters are fixed; any other value is an error.
     **{
         ("moonshot", prefix): replace(_MOONSHOT, sampling=False, choices=False)
         for prefix in ("kimi-k2.5", "kimi-k2.6", "kimi-k2.7", "kimi-k3")
     },
-    # takes no forced tool, and no schema
+    # Takes neither forced tools nor schemas.
     ("zhipu", ""): _open(
         thinking="none",
         structured="none",
@@ -221,14 +220,14 @@ _CHAT: dict[tuple[str, str], Traits] = {
     ("llama-cpp", ""): _OPEN_SERVER,
     ("lm-studio", ""): _OPEN_SERVER,
     ("openai-compatible", ""): _OPEN_SERVER,
-    # Open models that continue after tools only with their earlier reasoning.
+    # Open models that need their earlier reasoning back to continue after tool calls.
     **{
         ("openai-compatible", prefix): _ECHO
         for prefix in ("deepseek", "kimi-k2-thinking", "kimi-k2.", "kimi-k3", "mimo")
     },
 }
 
-# Vendors of responses besides OpenAI, none of which documents all of OpenAI's extras.
+# Vendors of responses besides OpenAI. None of them documents all of OpenAI's extras.
 _RESPONSES: dict[tuple[str, str], Traits] = {
     ("demo", ""): Traits(openai_extras=True, verbosity=True, custom_tools=True, audio=True),
     ("openrouter", ""): Traits(efforts=ALL_EFFORTS, verbosity=True),
@@ -248,16 +247,16 @@ _RESPONSES: dict[tuple[str, str], Traits] = {
     ("alibaba", ""): Traits(documents=False, thinking="none", logprobs=False),
 }
 
-# Gemini, by whatever vendor of the generate-content family. Levels of thinking since the third
-# generation, of which the larger models have fewer; a budget before. No schemas but their own
-# dialect before 2.5.
+# Gemini, at any vendor of the generate_content family. Since the third generation thinking is set
+# by levels, of which the larger models have fewer; before, by a budget. Before 2.5, schemas are
+# accepted only in Gemini's own dialect.
 _GEMINI_3_6 = Traits(audio=True, sampling=False, efforts=("minimal", *_THREE, "xhigh"))
 _GEMINI: dict[str, Traits] = {
     "": Traits(audio=True),
     "gemini-3": Traits(audio=True, efforts=("minimal", *_THREE)),
     "gemini-3-pro": Traits(audio=True, efforts=("low", "high")),
     "gemini-3.1-pro": Traits(audio=True, efforts=_THREE),
-    # Since 3.6 a deeper level, and no sampling; names without a number are of the newest.
+    # Since 3.6: a deeper level, and no sampling. Names without a number mean the newest model.
     **dict.fromkeys(
         (
             *("gemini-3.6", "gemini-3.7", "gemini-3.8", "gemini-3.9", "gemini-4"),
@@ -285,13 +284,13 @@ _CLAUDE_4 = Traits(structured="tool", thinking="budget")
 _CLAUDE_3_5 = Traits(structured="tool", thinking="none")
 _CLAUDE_3 = Traits(structured="tool", thinking="none", documents=False)
 
-# Claude, by whatever vendor of the messages family; some write the version with a point. Since 4.7
-# models refuse budgets of thinking and sampling, before 4.6 they know only budgets. They take
-# fewer strict tools in one call than agents have: operators may set strict_tools.
+# Claude, at any vendor of the messages family; some write the version with a point. Since 4.7
+# models refuse thinking budgets and sampling; before 4.6 they know only budgets. They accept
+# fewer strict tools in one call than agents send: operators may set strict_tools.
 _CLAUDES: dict[str, Traits] = {
-    "claude": _CLAUDE,  # and new ones
+    "claude": _CLAUDE,  # also newer models
     "claude-sonnet-5": _CLAUDE_SONNET_5,
-    "claude-fable-5": replace(_CLAUDE, forced_tools=False),  # thinks always
+    "claude-fable-5": replace(_CLAUDE, forced_tools=False),  # always thinks
     **dict.fromkeys(("claude-opus-4-6", "claude-sonnet-4-6"), _CLAUDE_4_6),
     **dict.fromkeys(("claude-opus-4-5", "claude-sonnet-4-5", "claude-haiku-4-5"), _CLAUDE_4_5),
     **dict.fromkeys(("claude-opus-4-1", "claude-opus-4-0", "claude-opus-4-2025"), _CLAUDE_4),
@@ -316,7 +315,7 @@ _MESSAGES: dict[tuple[str, str, str], Traits] = {
             *("vllm", "llama-cpp", "lm-studio"),
         )
     },
-    # Kimi from K2.5 signs no thoughts, and wants them back
+    # Kimi since K2.5 does not sign its thoughts, and wants them back.
     ("moonshot", "messages", ""): Traits(
         thinking="budget", structured="tool", auto_cache=False, reasoning_echo=True
     ),
@@ -328,7 +327,7 @@ _MESSAGES: dict[tuple[str, str, str], Traits] = {
         for prefix, traits in _CLAUDES.items()
         for name in (prefix, re.sub(r"(\d)-(\d)$", r"\1.\2", prefix))
     },
-    # Anthropic's own search of the web; other vendors of its models need not have it
+    # Anthropic's own web search; other vendors of its models may lack it.
     **{
         ("anthropic", "messages", prefix): replace(traits, search=True)
         for prefix, traits in _CLAUDES.items()
@@ -336,7 +335,7 @@ _MESSAGES: dict[tuple[str, str, str], Traits] = {
     },
 }
 
-# (vendor, "" for any; family; beginning of the upstream's name of the model) -> traits
+# (vendor, "" for any; family; prefix of the upstream's model name) -> traits
 TABLE: dict[tuple[str, str, str], Traits] = {
     **{
         (vendor, family, prefix): traits
@@ -364,7 +363,7 @@ TABLE: dict[tuple[str, str, str], Traits] = {
 def traits_of(
     vendor: str, family: str, model: str, options: Mapping[str, object] | None = None
 ) -> Traits:
-    """Return a model's traits; raises msgspec.ValidationError for a channel's wrong ``options``."""
+    """Return a model's traits. Raises msgspec.ValidationError if ``options`` are invalid."""
     traits = _of_table(vendor, family, model)
     if not options:
         return traits
@@ -373,7 +372,7 @@ def traits_of(
 
 @lru_cache(maxsize=1024)
 def _of_table(vendor: str, family: str, model: str) -> Traits:
-    """Return the row with the longest prefix; one of the vendor goes before one of any."""
+    """Return the row with the longest prefix. The vendor's own row wins over one for any vendor."""
     name = model.rpartition("/")[2].lower()
     rows = [
         (len(prefix), bool(of), traits)
@@ -395,18 +394,18 @@ def _form(kind: Any) -> str:
 class _Options(Traits, frozen=True):
     """The options of a channel: the traits of its models, and how its account is billed."""
 
-    # the service tier of calls that ask for none, as the account's project has set it
+    # service tier of calls that ask for none, as set in the account's project
     default_tier: str = ""
-    # generate-content: Google bills each search of a grounded answer, or the call with them
+    # generate_content: Google bills each search of a grounded answer, or each grounded call
     grounding: Literal["query", "call"] = "query"
 
 
 OPTIONS: Mapping[str, str] = {name: _form(kind) for name, kind in get_type_hints(_Options).items()}
-"""The options of a channel, each with what it must be, in words."""
+"""The options of a channel, each with a description of its valid values."""
 
 
 def is_option(name: str, value: object) -> bool:
-    """Return true when an option of a channel may have this value."""
+    """Return true if an option of a channel may have this value."""
     try:
         msgspec.convert({name: value}, _Options)
     except msgspec.ValidationError:

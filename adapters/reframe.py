@@ -1,8 +1,7 @@
-"""Answers in the other form than the one that was asked for: events where one object was due, or
-one object in place of events.
+"""Answers in the other form than the requested one: events instead of one object, or the reverse.
 
-Both are decoded into ``adapters.ir`` and written anew: here a stream's encoder that gathers a whole
-answer, and the events of an answer that is whole. Sans-io. Imported by ``translate``.
+Both are decoded into ``adapters.ir`` and written anew. Here are a stream encoder that gathers a
+whole answer, and the events of a whole answer. Sans-io. Imported by ``translate``.
 """
 
 from collections.abc import Iterator
@@ -28,7 +27,7 @@ from store.values.usage import Usage
 
 
 class GatheringEncoder(StreamEncoder):
-    """An encoder that writes nothing and gathers the answer; ``usage`` is set by its end."""
+    """An encoder that writes nothing and gathers the answer. ``end`` sets ``usage``."""
 
     def __init__(self, context: AnswerContext) -> None:
         super().__init__(context)
@@ -60,7 +59,7 @@ class GatheringEncoder(StreamEncoder):
 
 
 def replay(choices: tuple[Choice, ...], encoder: StreamEncoder, usage: Usage) -> Steps[bytes]:
-    """Return the frames of a whole answer as a stream, in steps."""
+    """Return the stream frames of a whole answer, in steps."""
     frames = [encoder.begin()]
     slot = 0
     for index, choice in enumerate(choices):
@@ -79,7 +78,7 @@ def replay(choices: tuple[Choice, ...], encoder: StreamEncoder, usage: Usage) ->
 
 
 def _events(part: Part, slot: int, index: int, logprobs: tuple[Logprob, ...]) -> Iterator[Event]:
-    """Yield the events of a part of an answer."""
+    """Yield the events for one part of an answer."""
     if isinstance(part, ToolCall):
         yield Opened(
             *(slot, "call", index, part.id, part.name, part.custom), namespace=part.namespace

@@ -1,8 +1,8 @@
 """The tables of families and vendors.
 
-A family is a folder and a word in ``_MODULES``; its codecs, which translate to and from all others,
-are in ``codecs.py``. A vendor of a known family is a row. Imported by handlers, the relay, commands
-and tests.
+A family is a folder and a name in ``_MODULES``; its codecs, which translate to and from all other
+families, are in ``codecs.py``. A vendor of a known family is a row. Imported by handlers, the
+relay, commands and tests.
 """
 
 import re
@@ -16,8 +16,8 @@ from adapters.family import Family, Vendor
 _MODULES = (chat_completions, responses, messages, generate_content)
 FAMILIES: dict[str, Family] = {module.FAMILY.name: module.FAMILY for module in _MODULES}
 
-# How much a call of the first family loses at a channel of the second, where it is translated:
-# of a model's channels those with less are tried first. An order, no measure; docs/channels.md
+# (client's family, channel's family) -> rank of the losses of a translation. Of a model's channels
+# those with fewer losses are tried first. The ranks are an order, not a measure; docs/channels.md
 # lists the losses of each pair.
 LOSSES: dict[tuple[str, str], int] = {
     (client, upstream): rank
@@ -30,7 +30,7 @@ LOSSES: dict[tuple[str, str], int] = {
     for upstream, rank in ranks.items()
 }
 
-FAMILY_NAMES = tuple(FAMILIES)  # in the order of lists
+FAMILY_NAMES = tuple(FAMILIES)  # in display order
 _CHAT, _RESPONSES, _MESSAGES, _GENERATE = FAMILY_NAMES
 _OPENAI = frozenset({_CHAT, _RESPONSES})
 
@@ -41,9 +41,9 @@ _ALL_BUT_GENERATE = _OPENAI | {_MESSAGES}
 ALL_ENDPOINTS = frozenset(
     ["embeddings", "completions", "moderations", "rerank", "images", "speech", "transcriptions"]
 )
-"""Rows of adapters/endpoints, for servers of which nothing is known."""
+"""Rows of adapters/endpoints, for servers whose endpoints are not known."""
 
-# Rows that vendors have, by the same sources; vendors that are not named have none.
+# Endpoints of each vendor, from the same sources. Vendors not listed here have none.
 _ENDPOINTS: dict[str, str] = {
     "openai": "embeddings completions moderations images speech transcriptions",
     "gemini": "embeddings",
@@ -78,9 +78,8 @@ def _under(root: str, families: frozenset[str]) -> dict[str, str]:
     return dict.fromkeys(families, root)
 
 
-# Facts of the vendors' own documentation, explained in docs/vendors.md with source and date; what
-# their models take is in ``models.py``. Endpoints and options that the documentation does not
-# mention are not used.
+# Facts from the vendors' own documentation, explained in docs/vendors.md with source and date; the
+# traits of their models are in ``models.py``. Undocumented endpoints and options are not used.
 VENDORS: dict[str, Vendor] = {
     vendor.name: replace(vendor, endpoints=frozenset(_ENDPOINTS.get(vendor.name, "").split()))
     for vendor in (
@@ -164,26 +163,26 @@ VENDORS: dict[str, Vendor] = {
     )
 }
 
-_VERSION = re.compile(r"/v\d", re.ASCII)  # a segment that begins so, anywhere in a path
+_VERSION = re.compile(r"/v\d", re.ASCII)  # the start of a version segment, anywhere in a path
 
 
 def upstream_url(vendor: str, family: str, base_url: str, path: str) -> str:
-    """Return the URL of a path of a family at a vendor."""
+    """Return the URL for a family's path at a vendor."""
     root = _root_of(vendor, family, base_url)
     if root is None:
         return base_url + path
-    return root + path.removeprefix("/v1beta").removeprefix("/v1")  # the families' own versions
+    return root + path.removeprefix("/v1beta").removeprefix("/v1")  # drop the family's own version
 
 
 def address_of(vendor: str, family: str, base_url: str) -> str:
-    """Return the URL that calls of a channel go to; a model in it is ``{model}``."""
+    """Return the URL that calls of a channel go to, with ``{model}`` in place of a model's name."""
     endpoint = FAMILIES[family].upstream.operations["generate"].endpoint
     return upstream_url(vendor, family, base_url, endpoint)
 
 
 @lru_cache(maxsize=1024)
 def _root_of(vendor: str, family: str, base_url: str) -> str | None:
-    """Return the part of URLs before the operation; None: the base URL and the family's version."""
+    """Return the URL before the operation. None: the base URL plus the family's own version."""
     row = VENDORS[vendor]
     if row.any_version and _VERSION.search(urlsplit(base_url).path):
         return base_url

@@ -1,6 +1,6 @@
-"""An estimate of the tokens of a request of ``adapters.ir``, for upstreams that count none.
+"""An estimate of the tokens of an ``adapters.ir`` request, for upstreams that cannot count them.
 
-Texts, schemas and media alone: the rest differs between families. Imported by the relay.
+Only texts, schemas and media count; the rest differs between families. Imported by the relay.
 """
 
 from collections.abc import Iterator
@@ -16,14 +16,14 @@ from adapters.ir.request import Request, Tool
 from adapters.json.jsonio import dumps
 from adapters.json.structure import Steps
 
-TURN_TOKENS = 4  # of the vendors' marks around each turn
-# So much is counted by kinds of words; the rest is weighed, and assumed to be alike. Coding clients
-# count long conversations many times a second.
+TURN_TOKENS = 4  # for the vendors' marks around each turn
+# This many characters are counted by kinds of words. The rest is weighed and scaled by the same
+# ratio, because coding clients count long conversations many times a second.
 _COUNTED_CHARS = 16_384
 
 
 def estimate_request(request: Request) -> Steps[int]:
-    """Estimate the input tokens of a request, in steps, a yield after each turn."""
+    """Estimate the input tokens of a request, in steps, with a yield after each turn."""
     counter = _Counter()
     for part in request.system:
         counter.add_part(part)
@@ -40,14 +40,14 @@ def estimate_request(request: Request) -> Steps[int]:
 
 
 class _Counter:
-    """A sum of texts and media."""
+    """A running sum of texts and media."""
 
     def __init__(self) -> None:
-        self.tokens = 0  # of what is not text
-        self._counted = 0  # tokens of texts that were counted
+        self.tokens = 0  # of everything but text
+        self._counted = 0  # tokens of the counted texts
         self._counted_weight = 0
         self._counted_chars = 0
-        self._weight = 0  # of the others
+        self._weight = 0  # of the texts that were not counted
 
     @property
     def total(self) -> int:

@@ -1,8 +1,8 @@
-"""Requests for chat completions in the shape of responses, as Cursor sends them to a base URL of
-one's own: ``input`` in place of ``messages``, and tools that are described beside their type.
+"""Chat completions requests in the shape of responses, as Cursor sends them to a custom base URL:
+``input`` in place of ``messages``, and tools described beside their type.
 
-``client.peek`` of chat completions names the shape; here the body becomes one of its family, for
-any channel. Imported by the relay.
+``client.peek`` of chat completions names the shape. Here the body is converted to the shape of its
+family, for any channel. Imported by the relay.
 """
 
 from typing import Any
@@ -15,14 +15,14 @@ from adapters.json.jsonio import Span, Spans, dumps, loads, replace, top_level_s
 from adapters.json.structure import Steps
 from adapters.translate import without_opaque
 
-# What any vendor of chat completions may take: the channel is not known yet.
+# Everything a vendor of chat completions may take: the channel is not known yet.
 _TRAITS = Traits(custom_tools=True, verbosity=True, audio=True)
 _KINDS = ("function", "custom")
 
 
 def reshape(spans: Spans, peek: Peek) -> Steps[Spans]:
-    """Return the fields of a body in this family's shape, in steps. Raise Fault INVALID_FIELD,
-    FIELD_MISSING, and UNSUPPORTED for what the family cannot express."""
+    """Return the fields of the body in this family's shape, in steps. Raises Fault INVALID_FIELD,
+    FIELD_MISSING, and UNSUPPORTED if the family cannot express a field."""
     if peek.shape == "flat_tools":
         return (yield from top_level_steps(_with_nested_tools(spans)))
     decoded = yield from CODECS["responses"].client.decode_request(spans, peek.stream, None)
@@ -49,7 +49,7 @@ def _with_nested_tools(spans: Spans) -> bytes:
 
 
 def _nested(tool: dict[str, Any]) -> dict[str, Any]:
-    """Return a tool, or a reference to one, with its description inside, as the family has it."""
+    """Return a tool, or a reference to one, with its description nested as this family does."""
     kind = tool.get("type")
     if kind not in _KINDS or kind in tool:
         return tool

@@ -1,8 +1,8 @@
-"""Restoring of the client's terms in an upstream's answer.
+"""Conversion of an upstream's answer back to the client's terms.
 
-Names of tools become the client's, structured output that was requested as a tool becomes text,
+Tool names become the client's, structured output that was requested as a tool becomes text,
 free-text tools get their text, opaque state is wrapped, and text ends at a stop sequence that the
-upstream does not know: for whole answers and for events. Imported by ``translate``.
+upstream does not support. Works on whole answers and on events. Imported by ``translate``.
 """
 
 from collections.abc import Iterable
@@ -28,8 +28,8 @@ from adapters.json.structure import VALUES_AT_ONCE, Steps
 
 
 class Restorer:
-    """The changes to one answer of one attempt. ``answer_id``: of the gateway, [A-Za-z0-9]+, which
-    no other answer has."""
+    """The changes to one answer of one attempt. ``answer_id``: the gateway's own id, [A-Za-z0-9]+,
+    unique to this answer."""
 
     def __init__(self, encoded: Encoded, origin: Origin, answer_id: str) -> None:
         self._encoded = encoded
@@ -39,10 +39,10 @@ class Restorer:
         self._texts: dict[int, _Cutter] = {}  # by slot
         self._unwrapped: dict[int, list[str]] = {}  # arguments of free-text tools, by slot
         self._kind_of: dict[int, SlotKind] = {}
-        self._ignored: set[int] = set()  # slots behind a stop sequence
+        self._ignored: set[int] = set()  # slots after a stop sequence
         self._kinds: dict[int, set[str]] = {}  # of the slots of each choice
-        self._stopped: dict[int, str] = {}  # choices that a stop sequence has ended
-        self._choices: dict[int, int] = {}  # of slots
+        self._stopped: dict[int, str] = {}  # choices ended by a stop sequence
+        self._choices: dict[int, int] = {}  # choice of each slot
 
     def choice(self, choice: Choice) -> Steps[Choice]:
         """Restore one choice of a whole answer, in steps."""
@@ -66,7 +66,7 @@ class Restorer:
         return replace(choice, parts=tuple(parts), finish=_finish(choice.finish, kinds))
 
     def events(self, events: Iterable[Event]) -> list[Event]:
-        """Return the events for the client; some come later, some not at all."""
+        """Return the events for the client; some are delayed, some left out."""
         out: list[Event] = []
         for event in events:
             if isinstance(event, Opened):
@@ -86,7 +86,7 @@ class Restorer:
         return out
 
     def repeats(self, event: Event) -> bool:
-        """Return true when another text in place of this event's would pass unchanged."""
+        """Return true if the same event with another text would pass unchanged."""
         if type(event) is not Delta or event.logprobs or event.slot in self._texts:
             return False
         return self._kind_of.get(event.slot) in ("text", "reasoning")
@@ -111,7 +111,7 @@ class Restorer:
         )
 
     def _unique_id(self, call_id: str) -> str:
-        """Return an id that no other call of the answer has: the upstream's where it is such."""
+        """Return an id unique within the answer: the upstream's own if it is unique."""
         if not call_id or call_id in self._call_ids:
             call_id = f"call_{self._answer_id}_{len(self._call_ids)}"
         self._call_ids.add(call_id)
@@ -173,21 +173,21 @@ _KINDS: dict[type, str] = {ToolCall: "call", Refusal: "refusal"}
 
 
 def _finish(finish: Finish, kinds: set[str]) -> Finish:
-    """Return the finish, corrected by the parts: many vendors report stop for everything."""
+    """Return the finish, corrected by the parts: many vendors always report stop."""
     if finish not in ("stop", "tools"):
         return finish
     return "tools" if "call" in kinds else "refusal" if "refusal" in kinds else "stop"
 
 
 def free_text(arguments: str) -> str:
-    """Return the text for a free-text tool, from its function's arguments."""
+    """Return the text for a free-text tool from its function's arguments."""
     decoded = loads_or_none(arguments.encode()) if arguments else None
     text = decoded.get("input") if isinstance(decoded, dict) else None
     return text if isinstance(text, str) else arguments
 
 
 class _Cutter:
-    """A cut of text at a stop sequence, which may come in pieces."""
+    """A cut of text at a stop sequence, which may arrive in chunks."""
 
     def __init__(self, stops: tuple[str, ...]) -> None:
         self._stops = [_Partial(stop) for stop in stops if stop]
@@ -195,12 +195,12 @@ class _Cutter:
         self.stop: str | None = None
 
     def feed(self, text: str) -> str:
-        """Return the text that may be sent of everything that came and was not sent."""
+        """Return the text, of all that is unsent, that may be sent now."""
         if self.stop is not None:
             return ""
         fresh, text = text, self._held + text
         places = [(text.find(stop.text), stop.text) for stop in self._stops]
-        # The one that is complete first, as for a model that writes; of two the longer.
+        # The sequence that is complete first wins, as for a model that writes; then the longer.
         matches = [(start + len(stop), start, stop) for start, stop in places if start >= 0]
         if matches:
             _, start, self.stop = min(matches)
@@ -210,25 +210,25 @@ class _Cutter:
         return text[: len(text) - held_chars]
 
     def close(self) -> str:
-        """Return the rest, in which there is no stop sequence."""
+        """Return the rest, which contains no stop sequence."""
         return "" if self.stop is not None else self._held
 
 
 class _Partial:
-    """The number of last characters that begin a stop sequence, as Knuth, Morris and Pratt find it:
-    each character is read a bounded number of times, whatever text and sequence repeat."""
+    """The number of last characters that begin a stop sequence (Knuth-Morris-Pratt). Each character
+    is read a bounded number of times, however text and sequence repeat."""
 
     __slots__ = ("_matched", "_shorter", "text")
 
     def __init__(self, text: str) -> None:
         self.text = text
         self._matched = 0
-        self._shorter = [0]  # for each prefix the longest prefix that it ends with
+        self._shorter = [0]  # for each prefix, the longest proper prefix that it also ends with
         for char in text[1:]:
             self._shorter.append(self._longer(self._shorter[-1], char))
 
     def feed(self, text: str) -> int:
-        """Return the count behind this text, in which the sequence is not complete."""
+        """Return the number after this text, which does not complete the sequence."""
         most = len(self.text) - 1
         if len(text) >= most:
             self._matched, text = 0, text[len(text) - most :]

@@ -1,7 +1,6 @@
-"""Compaction by the model itself: the summary of a conversation, at an upstream without an endpoint
-or an item for it.
+"""Compaction by the model itself: a summary, for upstreams without a compaction endpoint or item.
 
-The request gets one more text, and of the answer the text alone is left, sealed. Imported by
+The request gets one more text. Only the text of the answer is kept, and sealed. Imported by
 ``translate``.
 """
 
@@ -25,7 +24,7 @@ INSTRUCTION = (
 
 
 def with_instruction(request: Request) -> Request:
-    """Return the request for a summary: no tool is called, and the text is free."""
+    """Return the request for a summary, without tool calls and structured output."""
     *turns, last = request.turns or (Turn("user", ()),)
     if last.role == "user":
         turns.append(Turn("user", (*last.parts, Text(INSTRUCTION))))
@@ -42,8 +41,8 @@ def with_instruction(request: Request) -> Request:
 
 
 class SummaryRestorer:
-    """The change of one answer into its sealed text (see ``restore.Restorer``): a thought without
-    text, which the client's encoder writes as a compaction."""
+    """The conversion of one answer into its sealed text (see ``restore.Restorer``): reasoning
+    without text, which the client's encoder writes as a compaction."""
 
     def __init__(self, origin: Origin) -> None:
         self._origin = origin
@@ -51,14 +50,15 @@ class SummaryRestorer:
         self._pieces: list[str] = []
 
     def choice(self, choice: Choice) -> Steps[Choice]:
-        """Return the choice with the sealed text. Raises Fault UPSTREAM_INVALID without any."""
+        """Return the choice with the sealed text. Raises Fault UPSTREAM_INVALID if there is no
+        text."""
         yield False
         self._pieces = [part.text for part in choice.parts if isinstance(part, Text)]
         return replace(choice, parts=(Reasoning("", opaque=self._sealed()),))
 
     def events(self, events: Iterable[Event]) -> list[Event]:
-        """Return the events for the client: all of them at the end. Raises Fault UPSTREAM_INVALID
-        when there was no text."""
+        """Return the events for the client, all of them at the end. Raises Fault UPSTREAM_INVALID
+        if there was no text."""
         out: list[Event] = []
         for event in events:
             if isinstance(event, Opened) and event.kind == "text":

@@ -1,8 +1,8 @@
 """Translation between a client of one family and an upstream of another, through ``adapters.ir``.
 
 ``Translator`` holds the codecs of two families; ``Translation`` serves one attempt and has the
-functions of a ``Pairing``; ``TranslatedBridge`` carries one stream. Sans-io. Imported by the
-registry; the relay sees a pairing and a bridge.
+functions of a ``Pairing``; ``TranslatedBridge`` carries one stream. Sans-io. Imported by
+``codecs``; the relay sees a pairing and a bridge.
 """
 
 import re
@@ -41,13 +41,13 @@ from adapters.restore import Restorer
 from adapters.summary import SummaryRestorer, with_instruction
 from store.values.usage import NOT_REPORTED, Usage
 
-MAX_ANSWER_VALUES = 2_000_000  # of one that is decoded, which cannot be interrupted
-MAX_DROPPED = 32  # fields that are listed for the client and in the record
+MAX_ANSWER_VALUES = 2_000_000  # limit for a decoded answer, because decoding cannot be interrupted
+MAX_DROPPED = 32  # fields listed for the client and in the record
 MAX_DROPPED_CHARS = 96  # of each
 
-_PIECE_BYTES = 65_536  # of a stream that has come whole, in one step
+_PIECE_BYTES = 65_536  # size of each step through a complete stream
 
-_UNFIT = re.compile(r"[^!-+\--~]")  # in a list inside a header; paths may have the client's names
+_UNFIT = re.compile(r"[^!-+\--~]")  # unfit for a header list; paths may contain the client's names
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +59,13 @@ class Translator:
     to_upstream: UpstreamCodec
 
     def decode(self, spans: Spans, stream: bool, target: str | None) -> Steps[Request]:
-        """Decode the client's request, the same for every upstream family, in steps. Raises Fault
-        INVALID_FIELD, FIELD_MISSING."""
+        """Decode the client's request, in steps; the result fits every upstream family. Raises
+        Fault INVALID_FIELD, FIELD_MISSING."""
         return self.from_client.decode_request(spans, stream, target)
 
     def refusal(self, request: Request, traits: Traits) -> Fault | None:
-        """Return UNSUPPORTED for the first thing without which the answer would be wrong; None when
-        the request can be carried to a model with these traits."""
+        """Return UNSUPPORTED for the first feature without which the answer would be wrong. None if
+        a model with these traits can take the request."""
         if not request.asks:
             return None
         verdict = self.to_upstream.verdict
@@ -76,7 +76,7 @@ class Translator:
 
     @property
     def counts(self) -> bool:
-        """True when upstreams of the family have an endpoint that counts tokens."""
+        """True if upstreams of the family have an endpoint that counts tokens."""
         return self.to_upstream.decode_count is not None
 
     def begin(
@@ -89,8 +89,9 @@ class Translator:
         count: bool,
         without_reasoning: bool = False,
     ) -> "Steps[Translation]":
-        """Begin the translation of one attempt, in steps; without any opaque reasoning when the
-        upstream refused its own. Raises Fault UNSUPPORTED, INVALID_FIELD."""
+        """Start the translation of one attempt, in steps. ``without_reasoning``: leave out all
+        opaque reasoning, because the upstream refused its own. Raises Fault UNSUPPORTED,
+        INVALID_FIELD."""
         if request.compacts and not context.compaction:
             context = replace(context, compaction="item")
         if context.compaction:
@@ -105,7 +106,7 @@ class Translator:
         return Translation(self, encoded, context, origin, dropped, sealed=has_opaque(fit))
 
     def _left_out(self, request: Request, encoded: Encoded, traits: Traits) -> tuple[str, ...]:
-        """Return paths of the client's body that were not carried."""
+        """Return the paths in the client's body that were not carried."""
         verdict = self.to_upstream.verdict
         left_out = [
             ask.path
@@ -116,21 +117,21 @@ class Translator:
 
 
 def restore_opaque(request: Request, origin: Origin) -> Request:
-    """Return the request with the opaque state that ``origin`` made, unwrapped, and no other.
+    """Return the request with the opaque state that ``origin`` made, unwrapped; drop all other.
 
-    A thought without it keeps its text: its encoder decides whether the model gets that back.
+    Reasoning whose state is dropped keeps its text. The encoder decides whether the model gets it.
     """
     return _map_opaque(request, lambda opaque: unwrap(opaque, origin) or "")
 
 
 def without_opaque(request: Request) -> Request:
-    """Return the request without any opaque state, for an upstream that refused its own."""
+    """Return the request without opaque state, for an upstream that refused its own."""
     return _map_opaque(request, lambda opaque: "")
 
 
 def without_tools(request: Request, paths: Collection[str]) -> Request:
-    """Return the request without the hosted tools of these paths, each as one that no upstream
-    has: it is named among what was not carried."""
+    """Return the request without the hosted tools at these paths. They are treated as tools that
+    no upstream has, and so listed among the dropped fields."""
     tools = tuple(tool for tool in request.tools if tool.path not in paths)
     asks = tuple(
         replace(ask, feature="hosted_tool") if ask.path in paths else ask for ask in request.asks
@@ -139,7 +140,7 @@ def without_tools(request: Request, paths: Collection[str]) -> Request:
 
 
 def has_opaque(request: Request) -> bool:
-    """Return true when some part of the request has opaque state."""
+    """Return true if any part of the request has opaque state."""
     return any(map(_turn_has_opaque, request.turns))
 
 
@@ -173,7 +174,7 @@ class Translation:
     """One attempt of a call at an upstream of another family (see ``bridge.Pairing``)."""
 
     translated = True
-    at_once_bytes = 32_768  # of an answer: some µs for each of its parts, which may be small
+    at_once_bytes = 32_768  # size of an answer: each part costs some µs, and parts may be small
     __slots__ = (
         "_body",
         "_context",
@@ -196,8 +197,8 @@ class Translation:
         sealed: bool = False,
     ) -> None:
         self.upstream: UpstreamSide = translator.upstream.upstream
-        self.dropped = dropped  # paths of the client's body that were not carried
-        self.sealed = sealed  # the request has opaque state, without which it may be sent again
+        self.dropped = dropped  # paths in the client's body that are not carried
+        self.sealed = sealed  # the request has opaque state; it may be retried without it
         self._translator = translator
         self._body = encoded.body
         self._encoded = replace(encoded, body=b"")
@@ -206,21 +207,21 @@ class Translation:
 
     @property
     def body(self) -> bytes:
-        """The request for the upstream."""
+        """The request body for the upstream."""
         return self._body
 
     def request_body(
         self, spans: Spans, peek: Peek, operation: Operation, upstream_model: str, vendor: Vendor
     ) -> bytes:
-        """See ``bridge.Pairing``: the request was encoded when the attempt began."""
+        """See ``bridge.Pairing``. The request was encoded when the attempt started."""
         return self._body
 
     def replace_body(self, body: bytes) -> None:
-        """Send another body than the one that was encoded."""
+        """Send this body in place of the encoded one."""
         self._body = body
 
     def free_body(self) -> None:
-        """Free the request when an answer was accepted: it is not sent again."""
+        """Free the request once an answer is accepted: it is not sent again."""
         self._body = b""
 
     def operation(self, operation: Operation, stream: bool) -> Operation:
@@ -259,9 +260,9 @@ class Translation:
         *,
         stream: bool,
     ) -> Steps[UpstreamAnswer]:
-        """Read an answer in the other form than the one that was asked for, in steps: a whole body
-        of events, or one that is to be a ``stream``. ``max_bytes``: of an event. Raise Fault as
-        ``read_answer`` does, UPSTREAM_INVALID when the events break off."""
+        """Read an answer in the other form than the requested one, in steps: a whole body of
+        events, or an object for a client that wants a ``stream``. ``max_bytes``: limit of an event.
+        Raises Fault as ``read_answer`` does, and UPSTREAM_INVALID if the events break off."""
         if begins_events(body):
             gathering = GatheringEncoder(self._context)
             bridge = self._bridge(upstream_model, operation, gathering, max_bytes)
@@ -282,7 +283,7 @@ class Translation:
     def _read_large(
         self, upstream_model: str, operation: Operation, body: bytes
     ) -> Steps[UpstreamAnswer]:
-        """Read an answer of any size by the upstream's own side, in steps."""
+        """Read an answer of any size by the upstream side, in steps."""
         read = partial(self._read, upstream_model, operation)
         if len(body) <= LARGE_BYTES:
             return read(body)
@@ -291,7 +292,7 @@ class Translation:
         return (yield from read_large(body, read, self.upstream.long_marks))
 
     def _read(self, upstream_model: str, operation: Operation, body: bytes) -> UpstreamAnswer:
-        """Read an answer by the upstream's own side: errors, usage, id."""
+        """Read an answer by the upstream side: errors, usage, id."""
         theirs = self.operation(operation, False)
         return self.upstream.read_answer(body, upstream_model, upstream_model, theirs)
 
@@ -302,7 +303,7 @@ class Translation:
         return replace(answer, body=(yield from encode(choices, usage, context)))
 
     def _choices(self, body: bytes) -> Steps[tuple[Choice, ...]]:
-        """Decode the choices of a whole answer, in the client's terms."""
+        """Decode the choices of a whole answer and restore the client's terms."""
         restorer = self._restorer()
         choices: list[Choice] = []
         for choice in (yield from self._translator.to_upstream.decode_answer(body)):
@@ -310,7 +311,7 @@ class Translation:
         return tuple(choices)
 
     def _closing(self, answer: UpstreamAnswer) -> tuple[AnswerContext, Usage]:
-        """Return what the client is told of an answer besides its choices."""
+        """Return the context and usage that the client gets besides the choices."""
         usage = answer.usage or Usage(self._context.input_tokens, answer.output_units)
         if answer.served is NOT_REPORTED:
             return self._context, usage
@@ -343,7 +344,7 @@ class Translation:
 
 
 def _feed_whole(bridge: "TranslatedBridge", body: bytes) -> Steps[None]:
-    """Feed all of a stream, in steps. Raise its Fault, UPSTREAM_INVALID when it breaks off."""
+    """Feed a complete stream, in steps. Raises its Fault, or UPSTREAM_INVALID if it breaks off."""
     for start in range(0, len(body), _PIECE_BYTES):
         bridge.feed(body[start : start + _PIECE_BYTES])
         yield True
@@ -361,7 +362,8 @@ class TranslatedBridge(TapBridge):
     """A stream on its way between two families (see ``bridge.Bridge``).
 
     The upstream's tap judges the stream as it does for its own family: acceptance, faults, usage,
-    the end. Finishes are held until the usage is known, for some families have both in one frame.
+    the end. Finishes are held until the usage is known, because some families send both in one
+    frame.
     """
 
     __slots__ = (
@@ -384,8 +386,8 @@ class TranslatedBridge(TapBridge):
         self._encoder = encoder
         self._splitter = EventSplitter(max_event_bytes)
         self._finishes: dict[int, Finished] = {}  # by choice
-        self._unaccepted_bytes = 0  # that came before the answer was accepted
-        self._repeating = False  # the last event was a Delta that the tap's template fits
+        self._unaccepted_bytes = 0  # bytes that came before the answer was accepted
+        self._repeating = False  # the last event was a Delta that matches the tap's template
 
     started = property(attrgetter("_encoder.started"))
     last_number = property(attrgetter("_encoder.last_number"))
@@ -393,17 +395,17 @@ class TranslatedBridge(TapBridge):
     at_boundary = True  # frames are written whole
 
     def watch(self, on_issued: Callable[[list[str]], None], *, stored: bool) -> None:
-        """See ``Bridge``: the client of another family gets none of the vendor's ids."""
+        """See ``Bridge``. Clients of another family get none of the vendor's ids."""
 
     def encode_fault(self, fault: Fault, request_id: str) -> bytes:
         return self._encoder.encode_fault(fault, request_id)
 
     def feed_repeat(self, chunk: bytes) -> bytes | None:
-        """See ``Bridge``: the text alone passes from one frame into the other."""
+        """See ``Bridge``. Only the text passes from one frame into the other."""
         if not self._repeating:
             return None
         text = self._tap.repeat_text(chunk)
-        # An event without text becomes no frame: ``feed`` handles it.
+        # An event without text produces no frame: ``feed`` handles it.
         return self._encoder.repeat(text) if text else None
 
     def feed(self, chunk: bytes) -> bytes:
@@ -415,7 +417,7 @@ class TranslatedBridge(TapBridge):
             events, self._left = events[:EVENTS_AT_ONCE], events[EVENTS_AT_ONCE:]
             self.busy = bool(self._left)
         for event in events:
-            if type(event) is RawPiece:  # too large to be read and translated
+            if type(event) is RawPiece:  # too large to be translated
                 self._fail(Fault(Condition.UPSTREAM_INVALID))
                 break
             if self._pass(event, sent):
@@ -425,8 +427,8 @@ class TranslatedBridge(TapBridge):
         return b"".join(sent)
 
     def close(self) -> bytes:
-        """See ``Bridge``: a last event that lacks only its blank line, and the end of a stream
-        whose family has no marker for it."""
+        """See ``Bridge``. Pass on a last event that lacks only its blank line, and judge the end of
+        a stream whose family has no end marker."""
         sent: list[bytes] = []
         if self.ended or self._splitter.oversized:
             return b""
@@ -444,7 +446,7 @@ class TranslatedBridge(TapBridge):
         return b"".join(sent)
 
     def _pass(self, event: bytes, sent: list[bytes]) -> bool:
-        """``_read`` an event; one that cannot be translated ends the stream."""
+        """Read one event; a Fault ends the stream. Return true after the last event."""
         try:
             return self._read(event, sent)
         except Fault as fault:
@@ -452,7 +454,7 @@ class TranslatedBridge(TapBridge):
             return True
 
     def _read(self, event: bytes, sent: list[bytes]) -> bool:
-        """Feed an event to the tap, then write it for the client; return true for the last."""
+        """Feed an event to the tap, then write it for the client. Return true for the last one."""
         tap, encoder = self._tap, self._encoder
         self._repeating = False
         if type(event) is IdlePiece:
@@ -470,7 +472,7 @@ class TranslatedBridge(TapBridge):
         decoded = loads_or_none(data) if data else None
         if isinstance(decoded, dict):
             written = self._write(bounded(self._decoder.read(name, decoded)), sent)
-            # The next chunk may be this event with another text, if the tap's template fits this.
+            # If the tap's template matches this event, the next may differ only in its text.
             if len(written) == 1:
                 only = written[0]
                 self._repeating = (
@@ -499,7 +501,7 @@ class TranslatedBridge(TapBridge):
         return written
 
     def _end(self, sent: list[bytes]) -> None:
-        """Write the last frames of a whole answer."""
+        """Write the last frames of a complete answer."""
         self.ended = True
         if not self._encoder.started:
             sent.append(self._encoder.begin())

@@ -1,8 +1,8 @@
-"""Vendors as people choose one: label, list, usual base URL, and the page where keys are made.
+"""Vendors as shown to people: label, list, usual base URL, and the page where keys are made.
 
-A row for each vendor of the registry. Base URLs are those of docs/vendors.md, pages those of the
-vendors' own documentation; empty where there is none. Imported by the Hub and operations, never by
-the relay.
+One row for each vendor of the registry. Base URLs are from docs/vendors.md, pages from the vendors'
+own documentation; empty where there is none. Imported by the Hub and operations, never by the
+relay.
 """
 
 from collections.abc import Mapping
@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 MAKERS, RESELLERS, OWN = "makers", "resellers", "own"
 LISTS = (MAKERS, RESELLERS, OWN)
-"""Makers of models; clouds and resellers; servers of one's own and other gateways."""
+"""Makers of models; clouds and resellers; self-hosted servers and other gateways."""
 
 
 class VendorCard(NamedTuple):
-    """A vendor in words. `monogram`: two letters, never the vendor's mark."""
+    """A vendor's texts for people. `monogram`: two letters, never the vendor's logo."""
 
     label: str
     monogram: str
