@@ -1,9 +1,9 @@
 """The shape of a wire family, and the values that pass between it and the relay.
 
-Only shapes: ``Family`` with its two sides, which are functions, and frozen values. A family fills
-them in a folder of its own and is named in ``registry.py``; handlers and the relay know nothing
-else of it. Values that are made for every call are structs, which are made six times faster than
-dataclasses. Names of headers in mappings are lower case (or the mapping does not mind case).
+Only shapes: ``Family`` with its two sides, which hold functions, and frozen values. Each family
+fills them in, in a folder of its own, and is named in ``registry.py``; handlers and the relay know
+nothing else of it. Values made for every call are Structs, which are created six times faster than
+dataclasses. Header names in mappings are lower case (or the mapping ignores case).
 """
 
 import re
@@ -24,9 +24,9 @@ from store.values.usage import NOT_REPORTED, Served, Usage
 class Vendor:
     """A row of the table of vendors: the families they speak, their paths, and their peculiarities.
 
-    `roots`: what stands between a channel's base URL and a family's operation, in place of the
-    version with which the family's own paths begin; those keep it in families that are not named.
-    `any_version`: a base URL whose path has a version (``/api/v3``) is such a root itself.
+    `roots`: for a family, the path between a channel's base URL and the operation. It replaces the
+    version that the family's own paths start with; families not named here keep that version.
+    `any_version`: if the path of the base URL has a version (``/api/v3``), the URL is such a root.
     """
 
     name: str
@@ -34,17 +34,17 @@ class Vendor:
     auth: Literal["bearer", "x-api-key", "x-goog-api-key", "api-key"]
     roots: Mapping[str, str] = field(default_factory=dict)
     any_version: bool = False
-    counts: bool = True  # false: has no endpoints that count tokens
+    counts: bool = True  # false: the vendor has no endpoints that count tokens
     forward_openai_headers: bool = False  # OpenAI-Organization, -Project, -Beta of the client
-    forward_anthropic_headers: bool = False  # anthropic-* of the client, but for the workspace
-    threads: bool = False  # true: keeps conversations of the messages family (`thread`)
-    stream_options: bool = True  # false: refuses the field, so usage is not requested
-    endpoints: frozenset[str] = frozenset()  # rows of adapters/endpoints that it has
-    paths: Mapping[str, str] = field(default_factory=dict)  # of a row, behind the base URL
+    forward_anthropic_headers: bool = False  # the client's anthropic-* except the workspace
+    threads: bool = False  # true: stores conversations of the messages family (`thread`)
+    stream_options: bool = True  # false: the vendor refuses the field, so usage is not requested
+    endpoints: frozenset[str] = frozenset()  # its rows of adapters/endpoints
+    paths: Mapping[str, str] = field(default_factory=dict)  # of a row, after the base URL
 
 
-# The kinds of operations that all families share. `stream` is a streamed `generate` where the path
-# says so; `stored` retrieves and deletes.
+# The kinds of operations that all families share. `stream` is a streamed `generate`, in families
+# whose path says so; `stored` retrieves and deletes.
 Job = Literal[
     "generate", "stream", "count", "compact", "stored", "cancel", "list_input", "list_models"
 ]
@@ -54,16 +54,16 @@ Framing = Literal["sse", "json_array", "bytes"]
 class Operation(Struct, frozen=True, gc=False):
     """An endpoint of the relay port.
 
-    `framing` says how a streamed answer is cut into events; `bytes`: not at all. A path may name a
-    target that the endpoint shows as a placeholder: the model, or the id of something that the
-    vendor has stored. `row`: its name in the table of endpoints, `entry` the group's entry that
-    permits it; empty, as of chat: none, and the family's own.
+    `framing`: how a streamed answer is cut into events; `bytes`: not at all. A path may contain a
+    target, shown as a placeholder in the endpoint: the model, or the id of a stored object. `row`:
+    the operation's name in the table of endpoints; `entry`: the group's entry that permits it. Both
+    are empty for chat, which has no row and uses the family's own entry.
     """
 
-    endpoint: str  # path of records, targets in it replaced: "/v1/responses/{id}"
+    endpoint: str  # path in records, with placeholders for targets: "/v1/responses/{id}"
     job: Job = "generate"
-    free: bool = False  # recorded with cost 0 and without a hold: counts, stored things
-    stored: bool = False  # about something stored; the request has no body that is read
+    free: bool = False  # recorded with cost 0, without a hold: counts, stored objects
+    stored: bool = False  # about a stored object; the body of the request is not read
     framing: Framing = "sse"
     row: str = ""
     entry: str = ""
@@ -74,13 +74,13 @@ class Peek(Struct, frozen=True, gc=False):
 
     model: str
     stream: bool
-    max_output_tokens: int | None  # None: the client set no bound; 0 is none
-    choices: int  # answers requested, each is billed
-    include_usage: bool  # whether the client's stream is to show usage
-    stored: bool = False  # the vendor is to keep the answer for later calls that name its id
+    max_output_tokens: int | None  # None: no bound (clients also send 0)
+    choices: int  # answers requested; each is billed
+    include_usage: bool  # whether the client's stream shows usage
+    stored: bool = False  # the vendor stores the answer for later calls by its id
     asks: Asks = NOTHING_ASKED
-    stored_by_default: bool = False  # stored, though the request does not say so
-    # chat completions: a body in the shape of responses, or its tools (``adapters.reshape``)
+    stored_by_default: bool = False  # stored without the request saying so
+    # chat completions: the body or its tools have the shape of responses (``adapters.reshape``)
     shape: Literal["", "flat_tools", "items"] = ""
 
 
@@ -95,9 +95,9 @@ class Envelope(Struct, frozen=True, gc=False):
 class UpstreamAnswer(Struct, frozen=True, gc=False):
     """A whole answer of an upstream, ready for the client.
 
-    ``usage`` is None when the vendor reported none that can be read; ``output_units`` is then the
-    estimate of its output tokens (else 0). ``reported`` is the vendor's usage as it stands;
-    ``served``: the conditions that it reported.
+    ``usage`` is None if the vendor reported no readable usage; ``output_units`` is then the
+    estimate of the output tokens (otherwise 0). ``reported`` is the vendor's usage unchanged;
+    ``served``: the conditions that the vendor reported.
     """
 
     body: bytes
@@ -110,8 +110,8 @@ class UpstreamAnswer(Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class ModelEntry:
-    """A model as lists show it; None where a number is not known. `efforts`: those of `ir.request`
-    that it takes; `endpoints`: paths that take it."""
+    """A model as lists show it; unknown numbers are None. `efforts`: those of `ir.request` that it
+    accepts; `endpoints`: paths that accept it."""
 
     name: str
     created_s: int
@@ -124,40 +124,42 @@ class ModelEntry:
 
 @dataclass(frozen=True, slots=True)
 class ClientSide:
-    """A family as the gateway speaks it with its clients.
+    """The client side of a family.
 
-    ``credentials``: headers that may carry the key ("?key": the query's field); the first one
-    present decides. ``answer_headers``: those of the upstream that may go down to the client.
+    ``credentials``: headers that may carry the key ("?key": the query field). The first one present
+    decides. ``answer_headers``: headers of the upstream that may go to the client.
     """
 
-    operations: Mapping[str, Operation]  # by job; the other framing of one by a name of its own
+    operations: Mapping[str, Operation]  # by job; a second framing of a job has its own name
     credentials: tuple[str, ...]
-    # the identity of a request's conversation: another in each of a caller's conversations, the
-    # same in all turns of one; empty when nothing does. Makes no faults.
+    # Return the identity of a request's conversation: the same in all its turns, different in each
+    # of a caller's conversations; empty if nothing identifies it. Raises no Fault.
     conversation: Callable[[Spans], bytes]
-    # the model of body or path (fields, target); raises Fault MODEL_MISSING, INVALID_FIELD
+    # Return the model of body or path (fields, target). Raises Fault MODEL_MISSING, INVALID_FIELD.
     model_name: Callable[[Spans, str | None], str]
-    # a few fields (fields, operation, target); raises MODEL_MISSING, INVALID_FIELD, FIELD_MISSING
+    # Read the few fields that the gateway needs (fields, operation, target). Raises Fault
+    # MODEL_MISSING, INVALID_FIELD, FIELD_MISSING.
     peek: Callable[[Spans, Operation, str | None], Peek]
-    # a refusal or failure before the answer began (fault, request id)
+    # Encode a refusal or failure before the answer started (fault, request id).
     encode_fault: Callable[[Fault, str], Envelope]
-    # bytes between two events that keep the connection alive and mean nothing (inside an answer?
-    # then, now and again, the number of the last event, of a family that counts them)
+    # Return bytes between two events that keep the connection alive and have no meaning (whether
+    # inside an answer; there, at times, the last event's number in families that number events).
     keep_alive: Callable[[bool, int | None], bytes]
-    # the body of a list of models (models, query); raises Fault INVALID_FIELD for a bad query
+    # Return the body of a list of models (models, query). Raises Fault INVALID_FIELD if the query
+    # is wrong.
     model_list: Callable[[Sequence[ModelEntry], Mapping[str, str]], bytes]
-    model_entry: Callable[[ModelEntry], bytes]  # the body that shows one model
-    rate_lines: RateLines  # makes the headers about the caller's own limits
-    stored_fields: StoredFields = NO_STORED_FIELDS  # references to what upstream accounts store
-    # tools that the conversation adds to those of the request, as references to their features
+    model_entry: Callable[[ModelEntry], bytes]  # the body that describes one model
+    rate_lines: RateLines  # makes the headers about the caller's rate limits
+    stored_fields: StoredFields = NO_STORED_FIELDS  # references to objects that upstreams store
+    # tools that the conversation adds to the request's tools, as references to their features
     inline_tools: StoredFields = NO_STORED_FIELDS
     answer_headers: frozenset[str] = frozenset()
 
 
 class LongMark(NamedTuple):
-    """A sign of a hosted tool's use in an answer that is too large to be decoded: the bytes that it
-    begins with, its pattern, and the element of the array that stands for it in the shortened
-    answer, with the pattern's group in place of ``%b``."""
+    """A sign of a hosted tool's use, in an answer too large to be decoded: its first bytes, its
+    pattern, and the array element that replaces it in the shortened answer. ``%b`` in the element
+    stands for the pattern's group."""
 
     start: bytes
     pattern: re.Pattern[bytes]
@@ -165,36 +167,39 @@ class LongMark(NamedTuple):
 
 
 def no_issued_ids(body: bytes, stored: bool) -> list[str]:
-    """Return no ids, for a family whose answers issue none that a request can name later."""
+    """Return no ids, for a family whose answers contain none that later requests can name."""
     return []
 
 
 @dataclass(frozen=True, slots=True)
 class UpstreamSide:
-    """A family as upstreams speak it; errors are read alike (``adapters.upstream_errors``)."""
+    """The upstream side of a family. Errors are read alike (``adapters.upstream_errors``)."""
 
     operations: Mapping[str, Operation]  # by job
-    # the path of a call, behind the base URL, with its query (operation, upstream's model, target)
+    # Return the path and query of a call, to append to the base URL (operation, upstream's model,
+    # target).
     path: Callable[[Operation, str, str | None], str]
-    # header lines (client's headers, vendor, key); CHANNEL_MISCONFIGURED when the key fits in none
+    # Return header lines (client's headers, vendor, key). Raises Fault CHANNEL_MISCONFIGURED if
+    # the key cannot stand in a header.
     request_headers: Callable[[Mapping[str, str], Vendor, str], list[str]]
-    # the client's body with the upstream's name of the model and, in streams, the usage option;
-    # the same object when nothing has to change (fields, read, operation, upstream's model, vendor)
+    # Return the client's body with the upstream's name of the model and, for streams, the usage
+    # option; the same object if nothing changes (fields, read, operation, upstream's model, vendor)
     edit_request: Callable[[Spans, Peek, Operation, str, Vendor], bytes]
-    # a whole answer (body, public name, upstream's name of the model, operation); raises Fault
-    # UPSTREAM_INVALID or the condition of an error inside it
+    # Return a whole answer (body, public name, upstream's name of the model, operation). Raises
+    # Fault UPSTREAM_INVALID, or the condition of an error inside the answer.
     read_answer: Callable[[bytes, str, str, Operation], UpstreamAnswer]
-    # a tap for a stream (public name, upstream's name, whether usage is dropped, operation)
+    # Return a tap for a stream (public name, upstream's name, whether usage is dropped, operation).
     stream_tap: Callable[[str, str, bool, Operation], Tap]
-    # the names of the models that can answer, in a page of the vendor's list; UPSTREAM_INVALID
+    # Return the names of the models that can answer, from a page of the vendor's list. Raises
+    # Fault UPSTREAM_INVALID.
     read_models: Callable[[bytes], list[str]]
-    # the ids of stored things, besides its own, that a whole answer issues (body, whether the
-    # vendor stores the answer itself); those of a stream are reported by its tap
+    # Return the ids of stored objects in a whole answer, other than its own (body, whether the
+    # vendor stores the answer). The tap reports those of a stream.
     issued_ids: Callable[[bytes, bool], list[str]] = no_issued_ids
-    long_marks: tuple[LongMark, ...] = ()  # of uses that a whole answer shows in its long array
-    models_query: str = ""  # asks for as many of them as a page may have
-    tier_header: str = ""  # a field of the answer's head with the tier; one in the body goes before
-    # some vendors do not count reasoning towards the bound that a client sets
+    long_marks: tuple[LongMark, ...] = ()  # signs of hosted tools in a long array of the answer
+    models_query: str = ""  # asks for as many models as a page may have
+    tier_header: str = ""  # response header with the tier; a tier in the body overrides it
+    # Some vendors do not count reasoning towards the client's token bound.
     reasoning_beyond_bound: bool = False
 
 

@@ -1,8 +1,8 @@
-"""Asks of a request: what it wants beyond text and functions, as far as money and rights need it.
+"""Asks of a request: everything beyond text and functions that affects money or rights.
 
-A family's ``client.peek`` fills them in by an ``AskReader``; most requests have ``NOTHING_ASKED``.
-Source: pricing.md, section 6, and the types of the official SDKs. Imported by the families and the
-relay.
+A family's ``client.peek`` collects them with an ``AskReader``; most requests have
+``NOTHING_ASKED``. Source: pricing.md, section 6, and the types of the official SDKs. Imported by
+the families and the relay.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,9 +26,9 @@ from store.values.usage import (
 class Ask(Struct, frozen=True, gc=False):
     """A feature (``store.values.features``) that a request asks for, and the path of the field.
 
-    ``word``: the value as the client wrote it, of tiers and the like; one that is no feature is
-    asked for by ``tier`` or ``speed`` alone. ``droppable``: a hosted tool that is not forced, so
-    that a translation can leave it out.
+    ``word``: the client's value, for tiers and the like. A value that is no feature asks for
+    ``tier`` or ``speed`` itself. ``droppable``: a hosted tool that is not forced, so a translation
+    can leave it out.
     """
 
     feature: str
@@ -38,10 +38,10 @@ class Ask(Struct, frozen=True, gc=False):
 
 
 class ModelAsk(Struct, frozen=True, gc=False):
-    """Another model that may work inside the call, named in an element of an array.
+    """Another model that may run inside the call, named in an element of an array.
 
-    ``uses``: how often at most. ``max_output_tokens``: of each use; None: those of the call, of an
-    advisor its model's.
+    ``uses``: how often at most. ``max_output_tokens``: for each use. None: the call's bound, or
+    for an advisor the bound of its model.
     """
 
     field: str
@@ -52,21 +52,21 @@ class ModelAsk(Struct, frozen=True, gc=False):
 
     @property
     def is_advisor(self) -> bool:
-        """True for a tool, false for a fallback."""
+        """True for a tool, false for a fallback model."""
         return self.field == "tools"
 
     @property
     def path(self) -> str:
-        """The path of the field with the name."""
+        """The path of the field that names the model."""
         return f"{self.field}[{self.index}].model"
 
 
 class Asks(Struct, frozen=True, gc=False):
-    """All that a request asks for.
+    """Everything that a request asks for.
 
-    ``conditions``: of service, empty for the vendor's default (also of a tier ``auto``).
+    ``conditions``: of service, empty for the vendor's default (and for the tier ``auto``).
     ``uses``: meters of hosted tools, each with the most uses that the request allows. ``outputs``:
-    meters of other modalities that the answer may have. ``models``: other models that may work
+    meters of other modalities that the answer may have. ``models``: other models that may run
     inside the call. ``left_out``: paths of hosted tools that a translation has to leave out.
     """
 
@@ -80,17 +80,17 @@ class Asks(Struct, frozen=True, gc=False):
 
 NOTHING_ASKED = Asks()
 USES_WITHOUT_BOUND = 5
-"""Uses of a hosted tool that a hold takes when the request sets no bound."""
+"""Uses of a hosted tool that a hold covers if the request sets no bound."""
 MAX_TOOLS = 10_000
-"""Tools that a request may have: as many as a vendor searches among."""
+"""Limit of tools in a request: as many as a vendor searches through."""
 MAX_TOOL_VALUES = 500_000
-"""JSON values in the tools of a large request, which are decoded at once: in some ms."""
+"""Limit of JSON values in the tools of a large request. They are decoded at once, in some ms."""
 MAX_ASKS = 256
-"""Hosted tools and other asks, and other models, that a request may have."""
+"""Limit of hosted tools and other asks of a request, and of its other models."""
 
 _DESCRIBED = ("function", "custom")
 _CLIENT_RUN = frozenset({None, "", "function", "custom", "namespace", "local_shell", "apply_patch"})
-# Beginnings of the kinds of tools; behind them stand dates and variants. Empty: the client runs it.
+# Prefixes of the kinds of tools; dates and variants follow them. Empty: the client runs the tool.
 _KINDS = (
     ("web_search", "web_search"),
     ("web_fetch", "web_fetch"),
@@ -107,14 +107,14 @@ _KINDS = (
     ("memory", ""),
 )
 HOSTED_FEATURES = frozenset({"any_other_tool", *(word for _, word in _KINDS)} - {""})
-"""The features that tools ask for."""
+"""The features that hosted tools ask for."""
 _DEFAULT_TIERS = frozenset({"", "auto", "unspecified"})
-_TIER_PREFIX = "service_tier_"  # of the names of an enum
+_TIER_PREFIX = "service_tier_"  # prefix in the names of an enum
 _OUTPUTS = {"audio": "audio_output", "image": "image_output"}
 
 
 class HostedTool(Struct, frozen=True, gc=False):
-    """The fields of a tool that are read; schemas and descriptions are skipped."""
+    """The fields of a tool that the gateway reads; schemas and descriptions are skipped."""
 
     type: str | None = None
     name: Any = None
@@ -127,16 +127,16 @@ class HostedTool(Struct, frozen=True, gc=False):
 
     @property
     def feature(self) -> str:
-        """The feature that the tool asks for; empty when the client runs it."""
+        """The feature that the tool asks for; empty if the client runs the tool."""
         kind = self.type
         if kind is None or kind in _CLIENT_RUN:
             return ""
-        if kind == "shell":  # in a container of the vendor or at the client
+        if kind == "shell":  # in a container of the vendor, or at the client
             where = self.environment.get("type") if isinstance(self.environment, dict) else ""
             return "code_execution" if str(where).startswith("container") else ""
         if kind == "tool_search" and self.execution == "client":
             return ""
-        kind = kind.rpartition(":")[2]  # some vendors put their name before it
+        kind = kind.rpartition(":")[2]  # some vendors put their name first
         return next((word for start, word in _KINDS if kind.startswith(start)), "any_other_tool")
 
 
@@ -144,7 +144,7 @@ _decode_tools = decoder(list[HostedTool])
 
 
 def hosted_feature(tool: Mapping[str, Any]) -> str:
-    """Return the feature that a decoded tool asks for; empty when the client runs it."""
+    """Return the feature that a decoded tool asks for; empty if the client runs the tool."""
     kind = tool.get("type")
     if kind is not None and not isinstance(kind, str):
         return "any_other_tool"
@@ -153,7 +153,7 @@ def hosted_feature(tool: Mapping[str, Any]) -> str:
 
 
 class AskReader:
-    """Collector of one request's asks; each method reads a field that may be absent."""
+    """Collector of one request's asks. Each method reads a field that may be absent."""
 
     def __init__(self, spans: Spans) -> None:
         self._spans = spans
@@ -165,7 +165,7 @@ class AskReader:
         self._tools: Sequence[HostedTool] = ()
 
     def asks(self) -> Asks:
-        """Return what was read."""
+        """Return the collected asks."""
         features, conditions = tuple(self._features), self._conditions
         if not features and not conditions and not self._outputs:
             return NOTHING_ASKED
@@ -174,14 +174,14 @@ class AskReader:
         return Asks(features, served, uses, outputs, tuple(self._models))
 
     def add(self, feature: str, path: str, word: str = "", *, droppable: bool = False) -> None:
-        """Add an ask for a feature without uses. Raise Fault INVALID_FIELD for more than
+        """Add an ask for a feature without uses. Raises Fault INVALID_FIELD if there are more than
         MAX_ASKS."""
         if len(self._features) >= MAX_ASKS:
             raise wrong_value(path, f"expected at most {MAX_ASKS} hosted tools and the like")
         self._features.append(Ask(feature, path, word, droppable))
 
     def flag(self, feature: str, name: str) -> None:
-        """Read a field that asks for a feature by any value but null and false."""
+        """Read a field that asks for a feature by any value except null and false."""
         if name in self._spans and self._spans.raw(name) not in (b"null", b"false"):
             self.add(feature, name)
 
@@ -197,15 +197,15 @@ class AskReader:
         self._served("tier", tier, name, plain=tier in PLAIN_TIERS)
 
     def speed(self, value: object, path: str) -> None:
-        """Read a speed, of the call or of a model that may answer in its place."""
+        """Read the speed of the call, or of a model that may answer in its place."""
         word = served_word(value)
         if word not in PLAIN_SPEEDS:
             self._conditions["speed"] = word
             self._served("speed", word, path)
 
     def _served(self, condition: str, word: str, path: str, *, plain: bool = False) -> None:
-        """Add an ask for a condition of service; ``plain``: one that costs no more than the plain
-        rate, which is asked for where it is a feature alone."""
+        """Add an ask for a condition of service. ``plain``: it costs no more than the plain rate,
+        so it counts only if it is a feature."""
         feature = f"{condition}.{word}"
         if feature in FEATURES:
             self.add(feature, path, word)
@@ -220,7 +220,7 @@ class AskReader:
             self.add("geo", name, word)
 
     def modalities(self, value: object, path: str) -> None:
-        """Read the modalities of the answer, words in whatever case."""
+        """Read the modalities of the answer, in any case."""
         for word in value if isinstance(value, list) else ():
             feature = _OUTPUTS.get(served_word(word))
             if feature is not None:
@@ -228,7 +228,7 @@ class AskReader:
                 self.output(FEATURES[feature].meter)
 
     def output(self, meter: str | None) -> None:
-        """Add a meter of another modality that the answer may have."""
+        """Add the meter of another modality that the answer may have."""
         if meter is not None:
             self._outputs.append(meter)
 
@@ -239,22 +239,22 @@ class AskReader:
         if meter is not None:
             most = uses if type(uses) is int and uses >= 0 else USES_WITHOUT_BOUND
             self._uses[meter] = self._uses.get(meter, 0) + most
-        if feature == "image_generation":  # some vendors count the tokens of pictures beside them
+        if feature == "image_generation":  # some vendors also count the tokens of pictures
             self.output("output_image")
 
     @property
     def has_flat_tools(self) -> bool:
-        """True when some tool is described beside its type, of those that ``tools`` read."""
+        """True if any tool that ``tools`` read is described beside its type."""
         return any(tool.name is not None and tool.type in _DESCRIBED for tool in self._tools)
 
     def tools(self, bound: object = None) -> list[tuple[int, HostedTool]]:
-        """Read the tools and whether a hosted one is forced; return the hosted ones with their
-        places. ``bound``: of the uses of all of them. Raise Fault INVALID_FIELD when they are no
-        list of objects."""
+        """Read the tools, and whether a hosted one is forced. Return the hosted ones with their
+        indexes. ``bound``: of all their uses together. Raises Fault INVALID_FIELD if the field is
+        no list of objects."""
         self._tools = tools = elements_of(self._spans, "tools", _decode_tools)
         before, hosted = len(self._features), []
         for index, tool in enumerate(tools):
-            if tool.type in _CLIENT_RUN and tool.tools is None:  # as nearly all
+            if tool.type in _CLIENT_RUN and tool.tools is None:  # nearly always
                 continue
             path = f"tools[{index}]"
             if self._tool(tool, path, bound):
@@ -273,8 +273,8 @@ class AskReader:
         return bool(feature)
 
     def _force(self, hosted: Sequence[tuple[int, HostedTool]], before: int, *, alone: bool) -> None:
-        """Mark the hosted tools that must be called: the one that is named; all, when there is no
-        other tool and some must be."""
+        """Mark the hosted tools that must be called: the named one, or all of them if some tool
+        must be called and there are no other tools."""
         choice = self._spans.value("tool_choice")
         fields = choice if isinstance(choice, dict) else {"type": choice}
         names = [word for word in (fields.get("name"), fields.get("type")) if isinstance(word, str)]
@@ -290,7 +290,7 @@ class AskReader:
         ]
 
     def model(self, ask: ModelAsk) -> None:
-        """Add another model. Raise Fault INVALID_FIELD for a name that is no text, and for more
+        """Add another model. Raises Fault INVALID_FIELD if its name is no string or there are more
         than MAX_ASKS."""
         if not isinstance(ask.name, str):
             raise wrong_type(ask.path, "expected a string")
@@ -300,8 +300,8 @@ class AskReader:
 
 
 def bounded_steps(spans: Spans) -> Steps[None]:
-    """Check in steps that the arrays of a large request that are decoded at once are no larger than
-    MAX_TOOL_VALUES. Raise Fault INVALID_FIELD."""
+    """Check in steps that no array that is decoded at once has more than MAX_TOOL_VALUES values;
+    for large requests. Raises Fault INVALID_FIELD."""
     for name in ("tools", "fallbacks"):
         text = spans.raw(name)
         if text is not None and (yield from has_more_values(text, MAX_TOOL_VALUES)):
@@ -309,8 +309,8 @@ def bounded_steps(spans: Spans) -> Steps[None]:
 
 
 def elements_of(spans: Spans, name: str, decode: Any) -> Sequence[Any]:
-    """Return the elements of an array of objects, decoded as one; none when absent or null. Raise
-    Fault INVALID_FIELD for anything else and for more than MAX_TOOLS."""
+    """Return the elements of an array of objects, decoded at once; none if absent or null. Raises
+    Fault INVALID_FIELD for anything else, and for more than MAX_TOOLS."""
     text = spans.raw(name)
     if text is None or text == b"null":
         return ()

@@ -1,7 +1,7 @@
 """Base64 and data URLs in requests, as the codecs of all families read them.
 
-``adapters.ir`` has media in the standard alphabet with padding; clients send URL-safe base64, too,
-and leave padding and parameters as they like. Imported by the codecs.
+``adapters.ir`` has media in the standard alphabet with padding. Clients also send URL-safe base64,
+with or without padding and parameters. Imported by the codecs.
 """
 
 import base64
@@ -16,7 +16,7 @@ _TO_STANDARD = str.maketrans("-_", "+/", " \t\r\n")
 
 
 def standard_base64(text: str, path: str) -> str:
-    """Return ``text`` in the standard alphabet, padded; raise INVALID_FIELD if it is no base64."""
+    """Return ``text`` in the standard alphabet, padded. Raises INVALID_FIELD if it is no base64."""
     plain = text.translate(_TO_STANDARD).rstrip("=")
     if not _ALPHABET.fullmatch(plain) or len(plain) % 4 == 1:
         raise wrong_value(path, "expected base64")
@@ -24,8 +24,8 @@ def standard_base64(text: str, path: str) -> str:
 
 
 def split_data_url(url: str, path: str) -> tuple[str, str] | None:
-    """Return the MIME type, in lower case, and the base64 of a data URL; None when ``url`` is none.
-    Raise Fault INVALID_FIELD for ``path`` when its data is not base64."""
+    """Return the MIME type (lower case) and the base64 of a data URL; None if ``url`` is no data
+    URL. Raises Fault INVALID_FIELD for ``path`` if its data is no base64."""
     if url[:5].lower() != "data:":
         return None
     match = _DATA_URL.match(url)
@@ -35,7 +35,7 @@ def split_data_url(url: str, path: str) -> tuple[str, str] | None:
 
 
 def text_of(data: str, path: str) -> str:
-    """Return the text in base64 of a document; raise Fault INVALID_FIELD when it is not UTF-8."""
+    """Return the text of a base64 document. Raises Fault INVALID_FIELD if it is not UTF-8."""
     try:
         return base64.b64decode(data).decode("utf-8-sig")
     except (binascii.Error, UnicodeDecodeError):
@@ -43,5 +43,5 @@ def text_of(data: str, path: str) -> str:
 
 
 def base64_of(text: str) -> str:
-    """Return base64 of a text in UTF-8."""
+    """Return a text in UTF-8 as base64."""
     return base64.b64encode(text.encode(errors="replace")).decode()

@@ -21,24 +21,24 @@ from adapters.json.jsonio import Spans, Struct, replace_fields
 from adapters.json.structure import Steps, T
 from store.values.usage import NOT_REPORTED, Served, Usage
 
-# The feature that a field of a request asks for; "": one that all families have.
+# The feature that a field of a request asks for; "": a feature that all families have.
 Asking = Feature | Literal[""]
 
 
-# Events that one event of the wire may stand for: they are made and written in one go.
+# Limit of events from one event of the wire format, which are created and written at once.
 MAX_EVENTS_AT_ONCE = 8192
 
 
 def bounded(values: list[T]) -> list[T]:
-    """Return the list; raise UPSTREAM_INVALID when one event must not have as many values."""
+    """Return the list. Raises UPSTREAM_INVALID if it has more values than one event may have."""
     if len(values) > MAX_EVENTS_AT_ONCE:
         raise Fault(Condition.UPSTREAM_INVALID)
     return values
 
 
 class Target(Struct, frozen=True):
-    """The upstream model that a request is encoded for: its name, its traits, how many tokens it
-    gives at most (None: not configured), and whether the vendor knows ``stream_options``."""
+    """The upstream model that a request is encoded for: its name, its traits, its maximum output
+    tokens (None: not configured), and whether the vendor accepts ``stream_options``."""
 
     vendor: str
     model: str
@@ -52,9 +52,9 @@ MAX_STOP_CHARS = 256
 
 
 def stop_sequences(stops: str | Sequence[str], path: str) -> tuple[str, ...]:
-    """Return the stop sequences of a request that is translated, without empty ones: the gateway
-    looks for each in all text of the answer. Raise Fault INVALID_FIELD, with the field's path, for
-    more than MAX_STOPS, or one longer than MAX_STOP_CHARS."""
+    """Return the non-empty stop sequences of a translated request. The gateway looks for each in
+    all text of the answer. Raises Fault INVALID_FIELD, with the field's path, if there are more
+    than MAX_STOPS, or one is longer than MAX_STOP_CHARS."""
     places = (
         {path: stops}
         if isinstance(stops, str)
@@ -69,14 +69,14 @@ def stop_sequences(stops: str | Sequence[str], path: str) -> tuple[str, ...]:
 
 
 class Encoded(Struct, frozen=True):
-    """A request for an upstream, and what its answer must be read with.
+    """A request for an upstream, and the facts needed to read its answer.
 
-    ``names``: names of tools as they were sent -> the client's tools, of those whose name or kind
-    the upstream's family does not have. A custom tool that was sent as a function has one string
-    field, ``input``, in its arguments.
+    ``names``: name of a tool as sent -> the client's tool, for tools whose name or kind the
+    upstream's family does not have. A custom tool sent as a function has one string field,
+    ``input``, in its arguments.
     ``output_tool``: the tool that stands for structured output; its arguments are the text.
-    ``cut``: stop sequences that the upstream does not know, so that the gateway has to stop there.
-    ``dropped``: what was left out although the upstream's table says "map" (a fifth stop sequence).
+    ``cut``: stop sequences that the upstream does not support, so the gateway must stop there.
+    ``dropped``: features left out although the verdict is "map" (such as a fifth stop sequence).
     """
 
     body: bytes
@@ -87,8 +87,8 @@ class Encoded(Struct, frozen=True):
 
 
 class AnswerContext(Struct, frozen=True):
-    """The facts of a call that its answer repeats: the public name of the model, ids and times of
-    the gateway, and an estimate of the input for frames that come before the upstream's count.
+    """Facts of a call that its answer repeats: the model's public name, the gateway's ids and
+    times, and an estimate of the input for frames sent before the upstream's count arrives.
 
     ``framing``: how the client's stream is cut.
     """
@@ -101,40 +101,40 @@ class AnswerContext(Struct, frozen=True):
     framing: Framing = "sse"
     function_call: bool = False  # see ``Request``
     tool_search: bool = False  # see ``Request``
-    # responses: the answer is a summary that stands for the conversation, as an item of a response,
-    # or as the object of the endpoint for it
+    # responses: the answer is a summary in place of the conversation, either as an item of a
+    # response or as the object of the compaction endpoint
     compaction: Literal["", "item", "object"] = ""
-    served: Served = NOT_REPORTED  # as the upstream reports it; of a stream known at its end
+    served: Served = NOT_REPORTED  # as the upstream reports it; in a stream known at the end
 
     @property
     def tier(self) -> str:
-        """The tier in the words of all families but messages; empty when none was reported."""
+        """The tier in the words of all families except messages; empty if none was reported."""
         return "priority" if self.served.speed == "fast" else self.served.tier
 
 
 class StreamDecoder(ABC):
     """Reader of the decoded events of one upstream stream, in order; made for one stream.
 
-    The stream's tap reads the same events first: faults, usage, the answer's id and the end of the
-    stream are its business. What no event of ``adapters.ir`` can express is ignored.
+    The stream's tap reads the same events first and handles faults, usage, the answer's id and the
+    end of the stream. Anything that ``adapters.ir`` cannot express is ignored.
     """
 
     def __init__(self) -> None:
-        self._slots: dict[int, SlotKind] = {}  # that are open
+        self._slots: dict[int, SlotKind] = {}  # open slots
         self._next_slot = 0
 
     @abstractmethod
     def read(self, name: str | None, data: dict[str, Any]) -> list[Event]:
-        """Return the events of ``adapters.ir`` for an event of the wire, given its name, if any,
-        and its data. Raise Fault UPSTREAM_INVALID when they are more than can be made at once."""
+        """Return the ``adapters.ir`` events for an event of the wire format, given its name, if
+        any, and its data. Raises Fault UPSTREAM_INVALID if they are more than the limit."""
 
     def may_skip(self, event: Delta) -> bool:
-        """Return true when events that differ from this one's in the text alone may pass without
-        being read; not of a slot whose text the decoder gathers."""
+        """Return true if events that differ from this one only in the text may pass unread. False
+        for a slot whose text the decoder gathers."""
         return True
 
     def end(self) -> list[Event]:
-        """Return what a stream that has ended well lacks: slots are closed, then finished."""
+        """Return the missing last events of a stream that ended well: all slots are closed."""
         return [self._close(slot) for slot in list(self._slots)]
 
     def _open(self, kind: SlotKind, **fields: Any) -> Opened:
@@ -155,12 +155,12 @@ class StreamEncoder(ABC):
         self.started = False  # the reader is inside an answer: ``begin`` was sent
 
     def note_served(self, served: Served) -> None:
-        """Take the conditions that the upstream has reported, before the last frames."""
+        """Note the conditions that the upstream reported. Call before the last frames."""
         self.context = replace_fields(self.context, served=served)
 
     @property
     def last_number(self) -> int | None:
-        """The number of the last frame, in families that count them."""
+        """The number of the last frame, in families that number frames."""
         return None
 
     @abstractmethod
@@ -169,61 +169,62 @@ class StreamEncoder(ABC):
 
     @abstractmethod
     def write(self, event: Event) -> bytes:
-        """Return the frames of an event; of most events one, of some none."""
+        """Return the frames of an event: mostly one, sometimes none."""
 
     @abstractmethod
     def repeat(self, text: bytes) -> bytes:
-        """Return ``write`` of a Delta without log probabilities, of the same slot as the last
-        event, which was such a Delta of a text or reasoning slot: ``text`` is its text as a JSON
-        string has it, plain ASCII without escapes."""
+        """Return the same as ``write`` of a Delta without log probabilities. The last event must be
+        such a Delta of the same text or reasoning slot. ``text``: the text as in a JSON string,
+        plain ASCII without escapes."""
 
     @abstractmethod
     def end(self, usage: Usage | None) -> bytes:
-        """Return the last frames of a whole answer; ``usage``: reported or estimated."""
+        """Return the last frames of a complete answer. ``usage``: reported or estimated."""
 
     @abstractmethod
     def encode_fault(self, fault: Fault, request_id: str) -> bytes:
-        """Return the last frames of a stream that failed, also of one that has not begun."""
+        """Return the last frames of a failed stream, even if it has not started."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClientCodec:
-    """A family as its clients speak it."""
+    """The codec of a family's client side."""
 
-    # the whole request, in steps, a yield after each turn (fields, stream, target of the path);
-    # raises Fault INVALID_FIELD, FIELD_MISSING with the path in ``param``
+    # Decode the whole request, in steps, with a yield after each turn (fields, stream, target of
+    # the path). Raises Fault INVALID_FIELD, FIELD_MISSING with the path in ``param``.
     decode_request: Callable[[Spans, bool, str | None], Steps[Request]]
-    # a whole answer, in steps
+    # Encode a whole answer, in steps.
     encode_answer: Callable[[tuple[Choice, ...], Usage, AnswerContext], Steps[bytes]]
     open_encoder: Callable[[AnswerContext], StreamEncoder]
-    encode_count: Callable[[int], bytes]  # the answer to a request to count tokens
-    # a client's body for an upstream of its own family, without the opaque state of other families
-    # (``adapters.family.opaque``) that translated answers left in it, which the vendor would
-    # refuse; called only for a body that has some (fields, the model's name at the upstream)
+    encode_count: Callable[[int], bytes]  # the answer to a request that counts tokens
+    # Return a client's body, for an upstream of its own family, without the opaque state of other
+    # families (``adapters.family.opaque``) that translated answers left in it. The vendor would
+    # refuse that state. Called only if the body has some (fields, the model's name upstream).
     without_foreign: Callable[[Spans, str], bytes]
-    # what such a body contains: ``adapters.family.opaque.PREFIX`` as the family writes it
+    # The sign of such a body: ``adapters.family.opaque.PREFIX`` as the family writes it.
     foreign_mark: bytes = PREFIX.encode()
-    # a client's body without any opaque reasoning, for an upstream of its own family that has
-    # refused some; the same bytes when there is none (fields, the model's name at the upstream).
-    # None: the family's own wire has none
+    # Return a client's body without any opaque reasoning, for an upstream of its own family that
+    # refused some; the same bytes if there is none (fields, the model's name at the upstream).
+    # None: the family's own wire format has none.
     without_reasoning: Callable[[Spans, str], bytes] | None = None
-    # every field of a request that the family's clients know
+    # All request fields that the family's clients know.
     fields: Mapping[str, Asking] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class UpstreamCodec:
-    """A family as its upstreams speak it."""
+    """The codec of a family's upstream side."""
 
-    # the verdict on a feature, for a model with these traits
+    # Return the verdict on a feature, for a model with these traits.
     verdict: Callable[[Feature, Traits], Verdict]
-    # the body, in steps, a yield after each turn (request, target, whether it is a count);
-    # raises Fault UNSUPPORTED, INVALID_FIELD with the client's path in ``param``
+    # Encode the body, in steps, with a yield after each turn (request, target, whether it is a
+    # count). Raises Fault UNSUPPORTED, INVALID_FIELD with the client's path in ``param``.
     encode_request: Callable[[Request, Target, bool], Steps[Encoded]]
-    # the choices of a whole answer that ``read_answer`` has accepted, in steps; UPSTREAM_INVALID
+    # Decode the choices of a whole answer that ``read_answer`` accepted, in steps. Raises
+    # Fault UPSTREAM_INVALID.
     decode_answer: Callable[[bytes], Steps[tuple[Choice, ...]]]
     open_decoder: Callable[[], StreamDecoder]
-    # the counted tokens in a body that ``read_answer`` has accepted; None: no such endpoint
+    # Return the token count in a body that ``read_answer`` accepted. None: no such endpoint.
     decode_count: Callable[[bytes], int] | None = None
 
 

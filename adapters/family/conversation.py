@@ -1,9 +1,10 @@
 """Identity of a request's conversation: the same in all its turns, different between two.
 
-Each family names its own fields. Prompt caches match the beginning of a request, so a conversation
-is identified by its first texts: the system prompt and the user's first turn. Tools are ignored:
-agents load and drop them in between. Of long texts only the ends and the length count, and only the
-first turns are decoded, so that the thousandth turn costs no more than the second.
+Each family names its own fields. Prompt caches match the start of a request, so a conversation is
+identified by its first texts: the system prompt and the user's first turn. Tools are ignored,
+because agents load and drop them during a conversation. Of long texts only the two ends and the
+length count, and only the first turns are decoded, so that the thousandth turn costs no more than
+the second.
 """
 
 from collections.abc import Iterable
@@ -11,22 +12,22 @@ from collections.abc import Iterable
 from adapters.faults import Fault
 from adapters.json.jsonio import MAX_VALUE_BYTES, Spans, decode_element
 
-ENDS_CHARS = 256  # of a text (bytes, of one as it was sent), from its beginning and its end
-MAX_TEXTS = 32  # of a turn
-MAX_TURNS = 8  # before and with the user's first one
-# How much of the list of turns is read; the smaller window suffices nearly always.
+ENDS_CHARS = 256  # of each end of a text; bytes if the text is still encoded
+MAX_TEXTS = 32  # of one turn
+MAX_TURNS = 8  # up to and including the user's first one
+# How much of the list of turns is read. The smaller window nearly always suffices.
 WINDOWS_BYTES = (4096, 65536)
-# Fields that clients move along with the last turn, or that are no text.
+# Fields that clients move along with the last turn, or that hold no text.
 _NOT_WORDS = frozenset({"cache_control", "prompt_cache_breakpoint", "role", "type", "id", "status"})
 
 
 def explicit_name(value: object) -> bytes:
-    """Return the conversation's own name, as the client gave it; empty when it gave none."""
+    """Return the conversation's own name from the client; empty if there is none."""
     return _ends(value).encode(errors="replace") if isinstance(value, str) else b""
 
 
 def text_field(spans: Spans, name: str) -> object:
-    """Return a field that should be a string; None when it is none, or too long for a name."""
+    """Return a field that should be a string; None if it is no string, or too long for a name."""
     place = spans.get(name)
     if place is None or not spans.body.startswith(b'"', place.start):
         return None
@@ -34,8 +35,8 @@ def text_field(spans: Spans, name: str) -> object:
 
 
 def object_field(spans: Spans, name: str, inner: str) -> object:
-    """Return a field of an object; None when there is none, or it cannot be read: no fault is made
-    of what is the vendor's to judge."""
+    """Return a field of an object; None if it is missing or unreadable. It raises no Fault, because
+    judging the field is up to the vendor."""
     place = spans.get(name)
     if place is None or not spans.body.startswith(b"{", place.start):
         return None
@@ -46,8 +47,8 @@ def object_field(spans: Spans, name: str, inner: str) -> object:
 
 
 def opening(spans: Spans, system: Iterable[str], turns: str) -> bytes:
-    """Return the beginning of a conversation, or nothing: fields about the system, then the list
-    `turns` through the first one of the user, who speaks where there is no role."""
+    """Return the start of a conversation, or nothing: the system's fields, then the list `turns`
+    up to the user's first turn. A turn without a role is the user's."""
     body, parts = spans.body, []
     for name in system:
         if (place := spans.get(name)) is not None:
@@ -70,16 +71,16 @@ def _first_turns(body: bytes, start: int, end: int) -> list[str]:
     for window in WINDOWS_BYTES:
         text = body[start : min(end, start + window)].decode(errors="replace")
         if not text.startswith("["):
-            return [_ends(text)]  # one string may stand for the list: its first window will do
+            return [_ends(text)]  # a string in place of the list: its first window will do
         texts, stopped = _to_user(text)
         if stopped is None or start + window >= end:
             return texts
-    # The turn is longer than the last window, whose content has to do.
+    # The turn is longer than the last window; the content of the window has to do.
     return [*texts, _ends(text[stopped:])]
 
 
 def _to_user(text: str) -> tuple[list[str], int | None]:
-    """Return the words up to the user's first turn, and where the text stopped short of it."""
+    """Return the texts up to the user's first turn, and the offset where the window cut it off."""
     texts: list[str] = []
     at = 1
     for _ in range(MAX_TURNS):
@@ -101,7 +102,7 @@ def _to_user(text: str) -> tuple[list[str], int | None]:
 
 
 def _texts(value: object) -> list[str]:
-    """Return the strings in a turn in their order, in whatever they are packed."""
+    """Return the strings in a turn in their order, however they are nested."""
     texts: list[str] = []
     rest = [value]
     while rest and len(texts) < MAX_TEXTS:

@@ -1,4 +1,4 @@
-"""Counting tokens without a vocabulary: a bound for holds, an estimate for missing usage, marks.
+"""Token counts without a vocabulary: a bound for holds, an estimate, a weight for journal marks.
 
 ``input_bound_tokens`` is cheap and on every call's path; ``estimate_tokens`` takes some
 milliseconds for each 40 kB and belongs in a thread; ``output_weight`` runs for every delta of a
@@ -10,23 +10,23 @@ import re
 
 from adapters.json.structure import Steps, end_of_piece
 
-# The stated rule for base64 media in the bound: an image costs at most so much with the vendors
-# known, other media (audio, video, documents) that and one token for so many characters of
-# base64.
+# The documented rule for base64 media in the bound: an image costs at most this much at the known
+# vendors. Other media (audio, video, documents) cost that plus one token for each so many base64
+# characters.
 IMAGE_BOUND_TOKENS = 4_800
 MEDIA_BASE64_CHARS_PER_TOKEN = 8
-# In the estimate: the cost of a picture of ordinary size.
+# The estimate for a picture of ordinary size.
 IMAGE_TYPICAL_TOKENS = 1_200
 
 MIN_MEDIA_CHARS = 1024  # shorter base64 counts as text
-_MEDIA_FROM_BODY_BYTES = 4096  # smaller bodies cannot hold media worth a look
+_MEDIA_FROM_BODY_BYTES = 4096  # smaller bodies cannot hold relevant media
 _BASE64_SAMPLE_BYTES = 256
-_PIECE_BYTES = 65_536  # of large input: searched within some ms
+_PIECE_BYTES = 65_536  # of large input: searched within a few ms
 
-# How the base64 of a file begins: the first bytes of its format.
+# The start of a file's base64: the first bytes of its format.
 _IMAGES = (b"iVBORw0KGgo", b"/9j/", b"R0lGOD", b"UklGR")
 _OTHERS = (b"JVBERi0", b"SUQz", b"//uQ", b"//vQ", b"//NE", b"T2dnUw", b"ZkxhQ", b"GkXfo")
-_WAV = b"QVZF"  # of WAVE, behind the RIFF head that WebP has too
+_WAV = b"QVZF"  # of WAVE, after the RIFF header that WebP also has
 
 _NOT_BASE64 = re.compile(rb"[^A-Za-z0-9+/=_\\-]")
 _LONG_BASE64 = re.compile(r"(?<![\w+/-])[\w+/-]{1024,}={0,2}", re.ASCII)
@@ -36,8 +36,8 @@ _WEIGHTS: tuple[tuple[re.Pattern[str], float], ...] = tuple(
     (re.compile(pattern), weight)
     for pattern, weight in (
         (r"[A-Za-z\u00c0-\u024f]+(?:'[a-z]+)?", 0.9),  # a word
-        (r"[a-z][A-Z]", 0.34),  # a hump inside it
-        (r"[A-Za-z]{8}", 0.42),  # each eight letters of a long one
+        (r"[a-z][A-Z]", 0.34),  # camel case inside it
+        (r"[A-Za-z]{8}", 0.42),  # every eight letters of a long one
         (r"[A-Z]{4}", 2.2),
         (r"[\u00c0-\u024f]", 1.37),  # accents split words
         (r"[0-9]{1,3}", 1.0),
@@ -56,13 +56,13 @@ _WEIGHTS: tuple[tuple[re.Pattern[str], float], ...] = tuple(
 
 WEIGHT_PER_TOKEN = 16
 ASCII_WEIGHT = 4  # four characters to a token, the mean of prose and code
-_OTHER_WEIGHT = 5  # a letter of another alphabet
-_WIDE_EXTRA_WEIGHT = 7  # the extra weight of a Chinese, Japanese or Korean character or an emoji
+_OTHER_WEIGHT = 5  # letters of other alphabets
+_WIDE_EXTRA_WEIGHT = 7  # extra for a Chinese, Japanese or Korean character or an emoji
 _WIDE = re.compile("[\u2e80-\uffff\U00010000-\U0010ffff]+")
 
 
 def input_bound_tokens(body: bytes) -> int:
-    """Return more tokens than the input is likely to be billed for; media count by a rule."""
+    """Return more tokens than are likely to be billed for the input. A rule covers media."""
     text_bytes = len(body)
     tokens = 0
     if text_bytes >= _MEDIA_FROM_BODY_BYTES:
@@ -73,7 +73,7 @@ def input_bound_tokens(body: bytes) -> int:
 
 
 def input_bound_steps(body: bytes) -> Steps[int]:
-    """Return ``input_bound_tokens`` of a large body, in steps."""
+    """Return the same as ``input_bound_tokens`` for a large body, in steps."""
     text_bytes = len(body)
     tokens = 0
     for at in range(0, len(body), _PIECE_BYTES):
@@ -91,9 +91,9 @@ def _media_bound_tokens(body: bytes, start: int, end: int) -> int:
 
 
 def _media(body: bytes, begin: int, stop: int) -> list[tuple[int, int]]:
-    """Return the places of base64 media in the strings of a JSON body whose markers begin in
-    body[begin:stop]. In one string no more than one is looked for, so that a string of nothing but
-    markers costs no more than another."""
+    """Return the places of base64 media in the strings of a JSON body, for markers that start in
+    body[begin:stop]. Each string is searched for one marker only, so that a string full of markers
+    costs no more than another."""
     places: list[tuple[int, int]] = []
     for marker, any_format in ((b";base64,", True), (b'"data"', False)):
         stop_of_marker = stop + len(marker) - 1
@@ -113,13 +113,13 @@ def _media(body: bytes, begin: int, stop: int) -> list[tuple[int, int]]:
 
 
 def _is_media(body: bytes, start: int, end: int, any_format: bool) -> bool:
-    """Return true for base64 of a file, by its beginning and samples of the text."""
+    """Return true for base64 of a file, judged by samples of its start and end."""
     if end - start < MIN_MEDIA_CHARS:
         return False
     head = _head(body, start)
     if not any_format and not head.startswith(_IMAGES + _OTHERS):
         return False
-    # Text that poses as media to be held cheaper has blanks; memchr looks through all of it.
+    # Text disguised as media for a cheaper hold has blanks; memchr searches all of it.
     if body.find(b" ", start, end) >= 0:
         return False
     last = body[end - _BASE64_SAMPLE_BYTES : end]
@@ -136,7 +136,7 @@ def _is_image(head: bytes) -> bool:
 
 
 def estimate_tokens(text: str) -> int:
-    """Return the tokens of ``text``, within 10 %; long base64 counts as media."""
+    """Return the tokens of ``text``, within 10 %. Long base64 counts as media."""
     media_tokens = 0
 
     def count_media(match: re.Match[str]) -> str:
@@ -151,8 +151,8 @@ def estimate_tokens(text: str) -> int:
 
 
 def estimate_body_tokens(body: bytes) -> int:
-    """Return the input tokens of a JSON request body: as ``estimate_tokens``, escapes of JSON read
-    first. Piece by piece, for a regular expression at work holds the interpreter's lock."""
+    """Return the input tokens of a JSON request body: like ``estimate_tokens``, with JSON escapes
+    decoded. It works in pieces because a running regular expression holds the interpreter lock."""
     tokens, at, in_media = 0, 0, False
     while at < len(body):
         end = end_of_piece(body, at + _PIECE_BYTES)
@@ -180,19 +180,19 @@ def _unescape(match: re.Match[str]) -> str:
 
 
 def output_weight(text: str) -> int:
-    """Return the weight of a piece of output, in sixteenths of a token."""
+    """Return the weight of a chunk of output, in sixteenths of a token."""
     if text.isascii():
         return ASCII_WEIGHT * len(text)
     return _OTHER_WEIGHT * len(text) + _WIDE_EXTRA_WEIGHT * len("".join(_WIDE.findall(text)))
 
 
 def body_weight(body: bytes) -> int:
-    """Return the ``output_weight`` of a request body, which is UTF-8."""
+    """Return the ``output_weight`` of a request body in UTF-8."""
     return ASCII_WEIGHT * len(body) if body.isascii() else output_weight(body.decode())
 
 
 def weight_steps(text: bytes, start: int, end: int) -> Steps[int]:
-    """Return the ``output_weight`` of text[start:end], which is UTF-8 and long, in steps."""
+    """Return the ``output_weight`` of text[start:end], which is long UTF-8, in steps."""
     weight = 0
     while start < end:
         stop = min(end_of_piece(text, start + _PIECE_BYTES), end)
@@ -203,10 +203,10 @@ def weight_steps(text: bytes, start: int, end: int) -> Steps[int]:
 
 
 def output_units(text: str) -> int:
-    """Return a cheap count of the tokens of a piece of output, rounded up."""
+    """Return a cheap token count for a chunk of output, rounded up."""
     return tokens_of_weight(output_weight(text))
 
 
 def tokens_of_weight(weight: int) -> int:
-    """Return the whole tokens of a sum of ``output_weight`` s, rounded up."""
+    """Return the whole tokens of a sum of ``output_weight`` values, rounded up."""
     return -(-weight // WEIGHT_PER_TOKEN)

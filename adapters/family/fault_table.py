@@ -1,8 +1,8 @@
 """Status and kind of each error in the three dialects of clients.
 
 OpenAI's: HTTP status and error type; Anthropic's: the same; Google's: HTTP status and its name. The
-SDKs choose the class of an exception by the status. Bodies and messages are made in the families'
-``client.py``, which import this. Source: the types and behaviour of the official SDKs.
+SDKs choose the exception class by the status. The families' ``client.py`` import this and make
+bodies and messages. Source: the types and behaviour of the official SDKs.
 """
 
 from typing import NamedTuple
@@ -33,7 +33,7 @@ _FORBIDDEN = FaultRow((403, PERMISSION), (403, PERMISSION), (403, "PERMISSION_DE
 _NOT_FOUND = FaultRow((404, INVALID_REQUEST), (404, "not_found_error"), (404, "NOT_FOUND"))
 _OVERLOADED = FaultRow((503, SERVER), (529, "overloaded_error"), (503, "UNAVAILABLE"))
 _BAD_REQUEST = FaultRow((400, INVALID_REQUEST), (400, INVALID_REQUEST), (400, _INVALID_ARGUMENT))
-# Google's not 429: command line clients repeat every 429, whatever its headers say.
+# Not 429 for Google: command line clients retry every 429, whatever its headers say.
 _PAYMENT_REQUIRED = FaultRow((429, QUOTA), (402, "billing_error"), (402, "FAILED_PRECONDITION"))
 _RATE_LIMITED = FaultRow((429, RATE_LIMIT), (429, RATE_LIMIT), (429, "RESOURCE_EXHAUSTED"))
 _BAD_GATEWAY = FaultRow((502, SERVER), (502, _API), (502, "INTERNAL"))

@@ -1,6 +1,6 @@
-"""A whole answer, gathered from the events of a stream.
+"""A whole answer gathered from the events of a stream.
 
-Imported by families whose whole answers are decoded like a chunk, and by ``adapters.reframe``.
+Imported by families that decode whole answers like a chunk, and by ``adapters.reframe``.
 """
 
 from dataclasses import dataclass, field
@@ -39,7 +39,7 @@ class _Slot:
 
 
 class GatheredAnswer:
-    """The choices of an answer; slots stand in the order in which they are closed."""
+    """The choices of an answer. Parts are in the order in which their slots close."""
 
     def __init__(self) -> None:
         self._slots: dict[int, _Slot] = {}
@@ -48,7 +48,7 @@ class GatheredAnswer:
         self._logprobs: dict[int, list[Logprob]] = {}
 
     def take(self, event: Event) -> None:
-        """Take the next event of the stream."""
+        """Add the next event of the stream."""
         if isinstance(event, Opened):
             self._slots[event.slot] = _Slot(event)
             self._parts.setdefault(event.choice, [])
@@ -70,7 +70,7 @@ class GatheredAnswer:
                 self._parts[slot.opened.choice].append(slot.part())
 
     def choices(self) -> tuple[Choice, ...]:
-        """Return the choices in their order; at least one."""
+        """Return the choices in order; at least one."""
         indexes: list[int] = sorted({*self._parts, *self._finished}) or [0]
         return tuple(map(self._choice, indexes))
 

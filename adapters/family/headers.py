@@ -1,7 +1,8 @@
-"""Requests to upstreams, as far as the families share them: header lines, the path, the model's
-name; and the headers of our own refusals.
+"""Parts of upstream requests that the families share (header lines, path, model's name), and the
+headers of the gateway's own refusals.
 
-Upstreams get only listed headers that can stand in a header line. Imported by the families.
+Upstreams get only listed headers, with values that are safe in a header line. Imported by the
+families.
 """
 
 import functools
@@ -12,17 +13,17 @@ from adapters.family import Operation, Peek, Vendor
 from adapters.faults import Condition, Fault
 from adapters.json.jsonio import Spans, dumps, replace
 
-# Visible ASCII, blanks and tabs: no CR, LF or NUL that would begin a header or end the request.
+# Visible ASCII, blanks and tabs: no CR, LF or NUL, which could start a header or end the request.
 _SAFE = re.compile(r"[\x20-\x7e\t]+")
 _MAX_VALUE_CHARS = 8192
 _OPENAI_HEADERS = ("openai-organization", "openai-project", "openai-beta")
 
 
 def base_lines(client: Mapping[str, str], vendor: Vendor, key: str) -> list[str]:
-    """Return credential, content type and accept; nothing that the client sent. Raise Fault
-    CHANNEL_MISCONFIGURED when the key cannot stand in a header.
+    """Return credential, content type and accept, and nothing from the client. Raises Fault
+    CHANNEL_MISCONFIGURED if the key cannot stand in a header.
 
-    An empty key: the upstream asks for none, as local model servers do.
+    An empty key means that the upstream needs none, as with local model servers.
     """
     lines = ["content-type: application/json", "accept: application/json, text/event-stream"]
     return [_credential_line(vendor.auth, key), *lines] if key else lines
@@ -36,8 +37,8 @@ def _credential_line(auth: str, key: str) -> str:
 
 
 def openai_lines(client: Mapping[str, str], vendor: Vendor, key: str) -> list[str]:
-    """Return the lines for the families of OpenAI: the credential, and OpenAI's own few headers of
-    the client where the vendor knows them."""
+    """Return the lines for OpenAI's families: the base lines and, if the vendor knows them,
+    OpenAI's own headers from the client."""
     lines = base_lines(client, vendor, key)
     if vendor.forward_openai_headers:
         lines += forwarded(client, _OPENAI_HEADERS)
@@ -45,13 +46,13 @@ def openai_lines(client: Mapping[str, str], vendor: Vendor, key: str) -> list[st
 
 
 def forwarded(client: Mapping[str, str], names: Iterable[str]) -> list[str]:
-    """Return lines for those of the client's headers that are named; unsafe values are left out."""
+    """Return lines for the named headers of the client, without unsafe values."""
     headers = [(name, client.get(name)) for name in names]
     return [f"{name}: {value}" for name, value in headers if value and is_safe(value)]
 
 
 def is_safe(value: str) -> bool:
-    """Return true when ``value`` can stand in a header line and is not empty."""
+    """Return true if ``value`` can stand in a header line and is not empty."""
     return len(value) <= _MAX_VALUE_CHARS and _SAFE.fullmatch(value) is not None
 
 
@@ -80,5 +81,5 @@ def rename_model(
 
 
 def path(operation: Operation, upstream_model: str, target: str | None) -> str:
-    """Return the upstream's path of a call, for families whose paths name nothing."""
+    """Return the upstream's path of a call, for families whose paths contain no names."""
     return operation.endpoint

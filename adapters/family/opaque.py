@@ -1,9 +1,9 @@
-"""Opaque state: what only its maker understands, on its way through a client of another family.
+"""Opaque state: data that only its maker can read, carried through a client of another family.
 
-Signatures and encrypted reasoning are wrapped with their origin, so that they go back to the same
-upstream key of the same channel and nowhere else, for the user alone whose call made them. The
-wrapper is signed: a client could otherwise have one account's state sent to another, or use another
-user's. Imported by the families, by what joins two of them, and by the relay.
+Signatures and encrypted reasoning are wrapped with their origin, so that they return only to the
+same upstream key of the same channel, and only for the user whose call made them. The wrapper is
+signed, because a client could otherwise send one account's state to another, or use another user's
+state. Imported by the families, by the code that joins two of them, and by the relay.
 """
 
 import base64
@@ -14,8 +14,8 @@ from functools import lru_cache
 
 from adapters.json.jsonio import Struct, replace_fields
 
-PREFIX = "gw1."  # of all wrapped state; the maker's family and a point follow
-_SUMMARY = "summary"  # in place of a family: text that stands for a conversation
+PREFIX = "gw1."  # of all wrapped state; followed by the maker's family and a point
+_SUMMARY = "summary"  # in place of a family: a summary of a conversation
 _SHAPE = re.compile(r"gw1\.([a-z_]+)\.([A-Za-z0-9_-]+)\.([A-Za-z0-9_-]*)\.([A-Za-z0-9_-]{16})")
 _MAC_BYTES = 12
 
@@ -23,9 +23,9 @@ _MAC_BYTES = 12
 class Origin(Struct, frozen=True, gc=False):
     """The maker of opaque state: family, channel with upstream key, and the secret that signs it.
 
-    ``user`` is the id of the user for whom it is made, which is signed, too, and not shown.
-    ``mark`` stands for channel and key: ``[A-Za-z0-9_-]+``, no secret. State that was signed by one
-    of the ``older`` secrets is still accepted.
+    ``user``: the id of the user for whom it is made; signed but not readable in the wrapper.
+    ``mark`` stands for channel and key: ``[A-Za-z0-9_-]+``, not secret. State signed with one of
+    the ``older`` secrets is still accepted.
     """
 
     family: str
@@ -37,13 +37,13 @@ class Origin(Struct, frozen=True, gc=False):
 
 def wrap(value: str, origin: Origin) -> str:
     """Return ``value`` with its origin, in ASCII without blanks or quotes."""
-    # An upstream may send halves of characters, which UTF-8 does not have.
+    # An upstream may send half surrogate pairs, which UTF-8 cannot encode.
     head = f"{PREFIX}{origin.family}.{origin.mark}.{_text(value.encode(errors='replace'))}"
     return f"{head}.{_mac(head, origin.user, origin.secret)}"
 
 
 def unwrap(text: str, origin: Origin) -> str | None:
-    """Return the value that was wrapped with the same origin; None for anything else."""
+    """Return the value if it was wrapped with the same origin; None otherwise."""
     match = _SHAPE.fullmatch(text)
     if match is None or (match[1], match[2]) != (origin.family, origin.mark):
         return None
@@ -57,19 +57,19 @@ def unwrap(text: str, origin: Origin) -> str | None:
 
 
 def wrap_summary(text: str, origin: Origin) -> str:
-    """Return the summary of a conversation, wrapped; any channel may read it again."""
+    """Return a conversation's summary, wrapped so that any channel may read it again."""
     return wrap(text, replace_fields(origin, family=_SUMMARY, mark="-"))
 
 
 def summary_of(text: object) -> str | None:
-    """Return the summary that was wrapped; None for anything else. The signature is not checked: it
-    is text of the client's own conversation, as any other that it sends."""
+    """Return a wrapped summary; None for anything else. The signature is not checked, because the
+    summary is text of the client's own conversation, like everything that it sends."""
     match = _SHAPE.fullmatch(text) if isinstance(text, str) else None
     return _decoded(match[3]) if match is not None and match[1] == _SUMMARY else None
 
 
 def is_wrapped(text: str) -> bool:
-    """Return true for text of the shape that ``wrap`` returns, of any origin."""
+    """Return true if text has the shape that ``wrap`` returns, for any origin."""
     return _SHAPE.fullmatch(text) is not None
 
 
@@ -84,7 +84,7 @@ def _mac(head: str, user: str, secret: bytes) -> str:
 
 
 def _decoded(text: str) -> str:
-    # One that nobody has signed may hold anything.
+    # A wrapper that nobody signed may hold anything.
     return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode(errors="replace")
 
 

@@ -1,7 +1,7 @@
 """The rate-limit headers of the families, from the gateway's own limits.
 
-Source of their names and forms: the public documents of the vendors and what their official SDKs
-show. Imported by the families.
+Names and forms come from the vendors' public documentation and their official SDKs. Imported by the
+families.
 """
 
 import datetime
@@ -14,7 +14,7 @@ from adapters.json.jsonio import Struct
 Lines = tuple[tuple[str, str], ...]
 
 
-# Names of limit, remaining and reset: made once, since they go out with every answer.
+# Names of limit, remaining and reset; precomputed because they go out with every answer.
 _KINDS = ("requests", "tokens")
 _PARTS = ("limit", "remaining", "reset")
 _OPENAI = {kind: tuple(f"x-ratelimit-{part}-{kind}" for part in _PARTS) for kind in _KINDS}
@@ -25,7 +25,7 @@ _TO_SECONDS = len("2026-11-22T05:14:39")
 
 
 class RateLevel(Struct, frozen=True, gc=False):
-    """A rate limit: its size, what is left of it, and seconds until all of it is back."""
+    """A rate limit: its size, what remains of it, and the seconds until it is full again."""
 
     kind: Literal["requests", "tokens"]
     limit: int
@@ -34,7 +34,7 @@ class RateLevel(Struct, frozen=True, gc=False):
 
 
 RateLines = Callable[[Sequence[RateLevel], float], Lines]
-"""Levels and the time, in seconds since 1970, to headers."""
+"""The conversion of levels and the time, in seconds since 1970, to headers."""
 
 
 def no_rate_lines(_: Sequence[RateLevel], now_s: float) -> Lines:
@@ -56,7 +56,7 @@ def openai_rate_lines(levels: Sequence[RateLevel], now_s: float) -> Lines:
 
 
 def anthropic_rate_lines(levels: Sequence[RateLevel], now_s: float) -> Lines:
-    """Return ``anthropic-ratelimit-*`` lines; the reset is a time of RFC 3339."""
+    """Return ``anthropic-ratelimit-*`` lines; the reset is an RFC 3339 time."""
     lines: list[tuple[str, str]] = []
     for level in levels:
         limit, remaining, reset = _ANTHROPIC[level.kind]

@@ -1,8 +1,8 @@
-"""Typed reading of clients' requests; what is wrong is a Fault with the path of the field.
+"""Typed reading of clients' requests. Errors are Faults with the path of the field.
 
-First of the body's fields by their spans, for the few that the gateway itself needs, then of
-decoded objects, for translations. What is not read is the vendor's to judge: unknown fields pass.
-Absent and null are the same. Paths are written as clients write them in code:
+The first functions read the few fields of the body that the gateway itself needs, by their spans;
+the others read decoded objects, for translations. Anything unread is left to the vendor: unknown
+fields pass. Absent and null are the same. Paths are written as in client code:
 ``messages[2].content[0].text``. Imported by the families.
 """
 
@@ -13,8 +13,8 @@ from adapters.json.jsonio import Spans
 
 T = TypeVar("T")
 
-MAX_COUNT = 2**31  # of tokens or choices that a client may ask for
-MAX_NUMBER = 2**53  # up to which JSON readers agree
+MAX_COUNT = 2**31  # of tokens or choices in a request
+MAX_NUMBER = 2**53  # largest integer on which JSON readers agree
 
 _KINDS: dict[type, str] = {
     str: "a string", dict: "an object", list: "an array", bool: "a boolean", int: "an integer",
@@ -22,8 +22,8 @@ _KINDS: dict[type, str] = {
 
 
 def model_name(spans: Spans, target: str | None = None) -> str:
-    """Return the model's name in the body. Raise Fault MODEL_MISSING when it is absent, null or
-    empty, INVALID_FIELD when it is no string."""
+    """Return the model's name in the body. Raises Fault MODEL_MISSING if it is absent, null or
+    empty, INVALID_FIELD if it is no string."""
     model = spans.value("model")
     if type(model) is str and model:
         return model
@@ -32,7 +32,7 @@ def model_name(spans: Spans, target: str | None = None) -> str:
 
 
 def required_array(spans: Spans, name: str) -> None:
-    """Raise Fault FIELD_MISSING for an absent field, INVALID_FIELD for one that is no array."""
+    """Raise Fault FIELD_MISSING if the field is absent, INVALID_FIELD if it is no array."""
     span = spans.get(name)
     if span is None:
         raise Fault(Condition.FIELD_MISSING, param=name)
@@ -41,14 +41,14 @@ def required_array(spans: Spans, name: str) -> None:
 
 
 def flag(spans: Spans, name: str) -> bool:
-    """Return a bool, false when absent. Raise Fault INVALID_FIELD."""
-    if name not in spans.places:  # as most are not; a call less, as below
+    """Return a bool, false if absent. Raises Fault INVALID_FIELD."""
+    if name not in spans.places:  # nearly always; saves a call, as below
         return False
     return bool(of_kind(spans.value(name), bool, name))
 
 
 def count(spans: Spans, name: str) -> int | None:
-    """Return an integer from 0 to MAX_COUNT, None when absent. Raise Fault INVALID_FIELD."""
+    """Return an integer from 0 to MAX_COUNT, None if absent. Raises Fault INVALID_FIELD."""
     if name not in spans.places:
         return None
     value = of_kind(spans.value(name), int, name)
@@ -58,26 +58,26 @@ def count(spans: Spans, name: str) -> int | None:
 
 
 def optional_object(spans: Spans, name: str) -> dict[str, Any]:
-    """Return an object, empty when absent. Raise Fault INVALID_FIELD."""
+    """Return an object, empty if absent. Raises Fault INVALID_FIELD."""
     if name not in spans.places:
         return {}
     return of_kind(spans.value(name), dict, name) or {}
 
 
 def of_kind(value: object, kind: type[T], path: str) -> T | None:
-    """Return a value of that type, None for null. Raise Fault INVALID_FIELD."""
+    """Return a value of that type, None for null. Raises Fault INVALID_FIELD."""
     if value is None or type(value) is kind:
         return value
     raise wrong_type(path, f"expected {_KINDS[kind]}")
 
 
 def field_path(at: str, name: str) -> str:
-    """Return the path of a field of the object at ``at``; empty: the body."""
+    """Return the path of a field of the object at ``at``; an empty ``at`` is the body."""
     return f"{at}.{name}" if at else name
 
 
 def optional(holder: dict[str, Any], name: str, at: str, kind: type[T]) -> T | None:
-    """Return a field of that type, None when absent. Raise Fault INVALID_FIELD."""
+    """Return a field of that type, None if absent. Raises Fault INVALID_FIELD."""
     value = holder.get(name)
     if value is None or type(value) is kind:
         return value
@@ -85,7 +85,7 @@ def optional(holder: dict[str, Any], name: str, at: str, kind: type[T]) -> T | N
 
 
 def required(holder: dict[str, Any], name: str, at: str, kind: type[T]) -> T:
-    """Return a field that must be present. Raise Fault FIELD_MISSING, INVALID_FIELD."""
+    """Return a field that must be present. Raises Fault FIELD_MISSING, INVALID_FIELD."""
     value = holder.get(name)
     if type(value) is kind:
         return value
@@ -95,13 +95,13 @@ def required(holder: dict[str, Any], name: str, at: str, kind: type[T]) -> T:
 
 
 def string(holder: dict[str, Any], name: str, at: str) -> str:
-    """Return a string, empty when absent. Raise Fault INVALID_FIELD."""
+    """Return a string, empty if absent. Raises Fault INVALID_FIELD."""
     value = holder.get(name)
     return value if type(value) is str else optional(holder, name, at, str) or ""
 
 
 def nonempty(holder: dict[str, Any], name: str, at: str) -> str:
-    """Return a string that is not empty. Raise Fault FIELD_MISSING, INVALID_FIELD."""
+    """Return a string that is not empty. Raises Fault FIELD_MISSING, INVALID_FIELD."""
     value = required(holder, name, at, str)
     if not value:
         raise wrong_value(field_path(at, name), "expected a string that is not empty")
@@ -109,7 +109,7 @@ def nonempty(holder: dict[str, Any], name: str, at: str) -> str:
 
 
 def one_of(holder: dict[str, Any], name: str, at: str, words: tuple[str, ...]) -> str:
-    """Return one of the words, empty when absent. Raise Fault INVALID_FIELD."""
+    """Return one of the words, empty if absent. Raises Fault INVALID_FIELD."""
     value = string(holder, name, at)
     if value and value not in words:
         raise wrong_value(field_path(at, name), "expected one of " + ", ".join(words))
@@ -119,7 +119,7 @@ def one_of(holder: dict[str, Any], name: str, at: str, words: tuple[str, ...]) -
 def integer(
     holder: dict[str, Any], name: str, lowest: int, highest: int, at: str = ""
 ) -> int | None:
-    """Return an integer within bounds, None when absent. Raise Fault INVALID_FIELD."""
+    """Return an integer within bounds, None if absent. Raises Fault INVALID_FIELD."""
     value = optional(holder, name, at, int)
     if value is not None and not lowest <= value <= highest:
         raise wrong_value(field_path(at, name), f"expected an integer from {lowest} to {highest}")
@@ -127,7 +127,7 @@ def integer(
 
 
 def number(holder: dict[str, Any], name: str, lowest: int, highest: int) -> float | None:
-    """Return a number of the body within bounds, None when absent. Raise Fault INVALID_FIELD."""
+    """Return a number of the body within bounds, None if absent. Raises Fault INVALID_FIELD."""
     value = holder.get(name)
     if value is None:
         return None
@@ -139,7 +139,7 @@ def number(holder: dict[str, Any], name: str, lowest: int, highest: int) -> floa
 
 
 def strings(holder: dict[str, Any], name: str, at: str) -> tuple[str, ...]:
-    """Return the strings of an array. Raise Fault INVALID_FIELD, FIELD_MISSING for a null in it."""
+    """Return the strings of an array. Raises Fault INVALID_FIELD, FIELD_MISSING if one is null."""
     path = field_path(at, name)
     values = optional(holder, name, at, list) or ()
     for index, value in enumerate(values):
@@ -151,7 +151,7 @@ def strings(holder: dict[str, Any], name: str, at: str) -> tuple[str, ...]:
 
 
 def objects(holder: dict[str, Any], name: str, at: str) -> list[tuple[dict[str, Any], str]]:
-    """Return the objects of an array, each with its path. Raise Fault INVALID_FIELD."""
+    """Return the objects of an array, each with its path. Raises Fault INVALID_FIELD."""
     path = field_path(at, name)
     pairs = []
     for index, element in enumerate(optional(holder, name, at, list) or ()):

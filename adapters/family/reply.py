@@ -1,7 +1,8 @@
-"""Readers of upstreams' whole answers, as far as the families share them: they decode the few
-fields, count and rename; and readers of a vendor's list of models.
+"""Readers of upstreams' whole answers, as far as the families share them, and readers of a vendor's
+list of models.
 
-A family's ``upstream.py`` says where its fields stand. Imported by the families.
+They decode a few fields, count tokens and rename the model. A family's ``upstream.py`` says where
+its fields are. Imported by the families.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -27,10 +28,10 @@ from store.values.usage import NOT_REPORTED, Served, Usage, token_count
 
 
 class Reply(Struct, gc=False):
-    """The fields of a whole answer. ``items``: of the output, each a Raw, or decoded when the body
-    was odd; ``reported``: the vendor's usage, ``usage`` the counts in it, None without any;
-    ``plain``: as far as the answer itself says why it ended, it is the plain stop; ``lacks_ids``: a
-    call in it may have no id."""
+    """The fields of a whole answer. ``items``: of the output, each a Raw, or decoded if the body
+    was odd. ``reported``: the vendor's usage; ``usage``: the counts in it, None if there are none.
+    ``plain``: as far as the answer says, it ended with a plain stop. ``lacks_ids``: a call in it
+    may have no id."""
 
     id: object
     reported: object | None
@@ -42,12 +43,12 @@ class Reply(Struct, gc=False):
 
 
 def embedded_fault(error: object) -> Fault:
-    """Return the fault of a decoded body or event that is an error where an answer should be."""
+    """Return the fault of a decoded body or event that is an error in place of an answer."""
     return read_embedded_error(error).fault
 
 
 def rename_model(body: bytes, public: str, upstream_model: str) -> bytes:
-    """Return the answer with the model's public name in its field ``model``."""
+    """Return the answer with the model's public name in its ``model`` field."""
     place = locate(body, "model")
     if place is None or not body.startswith(b'"', place.start):
         return body
@@ -58,17 +59,18 @@ def rename_model(body: bytes, public: str, upstream_model: str) -> bytes:
 class AnswerReader:
     """Reader of the whole answers of one family.
 
-    ``fields`` decodes the few fields of a body; None, or one of DECODE_ERRORS: it is odd. Then
-    ``odd_fields`` has them of the loosely decoded body, or raises the Fault that it reports.
+    ``fields`` decodes a few fields of a body. If it returns None or raises one of DECODE_ERRORS,
+    the body is odd: ``odd_fields`` then reads the loosely decoded body, or raises the Fault that
+    the body reports.
     """
 
     fields: Callable[[bytes], Reply | None]
     odd_fields: Callable[[Any], Reply]
     weight_of_item: Callable[[dict[str, Any]], int]
-    # false for an item of nothing, whose own reason to end, if it has one, is the plain stop
+    # Return false for an empty item; its own reason to end, if it has one, is then the plain stop.
     has_content: Callable[[dict[str, Any]], bool]
     rename: Callable[[bytes, str, str], bytes] = rename_model
-    counted: str = ""  # the field of a count's answer
+    counted: str = ""  # the field of a count's answer with the number
     fault_of: Callable[[object], Fault] = embedded_fault
     with_ids: Callable[[bytes], bytes] | None = None  # writes the ids that calls lack
 
@@ -76,10 +78,10 @@ class AnswerReader:
         self, body: bytes, public: str, upstream_model: str, operation: Operation
     ) -> UpstreamAnswer:
         """Return an answer with its usage, its id, and the model's public name in place of the
-        upstream's; a count as it is, which costs nothing.
+        upstream's. A count is returned unchanged and costs nothing.
 
-        Raise Fault UPSTREAM_INVALID when it is no answer or an empty one, or the condition of an
-        error.
+        Raises Fault UPSTREAM_INVALID if it is no answer or an empty one, or the condition of an
+        error in it.
         """
         if operation.job == "count":
             return self._read_count(body)
@@ -108,8 +110,8 @@ class AnswerReader:
         return UpstreamAnswer(body, reply.usage, reply.reported, named, units, reply.served)
 
     def _is_something(self, item: object) -> bool:
-        """Return true for an item with content; also for one that cannot be read, or that was
-        emptied (``large_answers``)."""
+        """Return true for an item with content, an unreadable item, or an item that was emptied
+        (``large_answers``)."""
         return not isinstance(item, dict) or not item or self.has_content(item)
 
     def _read_count(self, body: bytes) -> UpstreamAnswer:
@@ -120,7 +122,7 @@ class AnswerReader:
 
 
 def decoded_items(items: list[Any]) -> list[Any]:
-    """Return the items decoded; a Raw that is nested deeper than the loose reader goes stays."""
+    """Return the items decoded; a Raw nested too deeply for the loose reader stays a Raw."""
     decoded = []
     for item in items:
         if isinstance(item, Raw):
@@ -136,7 +138,7 @@ def weight_of_items(items: list[Any], weight_of_item: Callable[[dict[str, Any]],
 
 
 def loads_answer(body: bytes) -> Any:
-    """Return a decoded body of an upstream; raise Fault UPSTREAM_INVALID when it is no JSON."""
+    """Return a decoded upstream body. Raises Fault UPSTREAM_INVALID if it is no JSON."""
     try:
         return loads_loose(body)
     except ValueError:
@@ -144,7 +146,7 @@ def loads_answer(body: bytes) -> Any:
 
 
 def counted_tokens(field: str, body: bytes) -> int:
-    """Return the tokens in ``field`` that an upstream has counted."""
+    """Return the token count in ``field``. Raises Fault UPSTREAM_INVALID if there is none."""
     answer = loads_answer(body)
     tokens = token_count(answer.get(field)) if isinstance(answer, dict) else None
     if tokens is None:
@@ -153,7 +155,7 @@ def counted_tokens(field: str, body: bytes) -> int:
 
 
 def list_page(body: bytes, field: str) -> list[Mapping[str, Any]]:
-    """Return the objects in ``field`` of a page; raise Fault UPSTREAM_INVALID when it is none."""
+    """Return the objects in a page's ``field``. Raises Fault UPSTREAM_INVALID if it is no page."""
     answer = loads_answer(body)
     entries = answer.get(field) if isinstance(answer, dict) else None
     if not isinstance(entries, list):
@@ -162,22 +164,22 @@ def list_page(body: bytes, field: str) -> list[Mapping[str, Any]]:
 
 
 def list_names(entries: Sequence[Mapping[str, Any]], field: str) -> list[str]:
-    """Return the names in ``field`` of the entries, each once, in their order."""
+    """Return the distinct names in ``field`` of the entries, in order."""
     names = (entry.get(field) for entry in entries)
     return list(dict.fromkeys(name for name in names if isinstance(name, str) and name))
 
 
 def read_models(body: bytes) -> list[str]:
-    """Return the models' names in a page, as three of the families have it."""
+    """Return the models' names in a page, in the form that three of the families share."""
     return list_names(list_page(body, "data"), "id")
 
 
 def dicts(value: object) -> list[dict[str, Any]]:
-    """Return the objects of an array; none of anything else."""
+    """Return the objects of an array; empty for anything else."""
     return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
 
 
 def text_field(holder: dict[str, Any], name: str) -> str:
-    """Return a string; empty when it is missing or anything else."""
+    """Return a string; empty if it is missing or no string."""
     value = holder.get(name)
     return value if isinstance(value, str) else ""

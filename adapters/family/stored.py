@@ -1,10 +1,10 @@
-"""References of requests to what upstream accounts store: responses, files, containers.
+"""References in requests to objects that upstream accounts store: responses, files, containers.
 
-A channel's account is shared by many users, so what a request opens of it must be checked. Here: a
-reference (``StoredRef``) and the search of a request without decoding it (``StoredFields``); each
-family names its own fields. Only fields by which a vendor opens something count, not those that
-repeat in the history what an answer said; arguments and schemas of tools are not read. Imported by
-the families and the relay.
+Many users share a channel's account, so each reference must be checked. Here are a reference
+(``StoredRef``) and the search of a request without decoding it (``StoredFields``); each family
+names its own fields. Only fields through which a vendor opens an object count, not fields of the
+history that repeat an answer. Arguments and schemas of tools are not read. Imported by the families
+and the relay.
 """
 
 import re
@@ -16,21 +16,21 @@ from adapters.faults import Condition, Fault
 from adapters.json.jsonio import Spans, Struct, elements, loads_unique
 from adapters.json.structure import Steps
 
-MAX_REFS = 1000  # ids that one request may name
-SEARCHED_BYTES = 1 << 20  # of a large body at a time: a millisecond
-MAX_NAME_BYTES = 64  # of a field that is looked for, with quotes, and of an escape in it
+MAX_REFS = 1000  # limit of ids in one request
+SEARCHED_BYTES = 1 << 20  # of a large body in one step: a millisecond
+MAX_NAME_BYTES = 64  # of a searched field with its quotes, and of an escape in it
 
 Kind = Literal["answer", "either", "given", "thread", "tool"]
 
 
 class StoredRef(Struct, frozen=True, gc=False):
-    """Reference of a request to what an upstream account stores: the path of the field and the id.
+    """A reference in a request to an object that an upstream account stores: field path and id.
 
-    ``kind``: "answer": made by an answer, its user's alone; "either": made by an answer or outside
-    of the gateway; "given": made outside; "thread": no id, the upstream is asked to keep the
-    conversation; "tool": no id, the feature that a tool asks for. ``alone``: an id that nobody here
-    knows may go to the only channel there is. ``details``: of the fault that refuses it, for
-    clients that act on them.
+    ``kind``: "answer": made by an answer, usable only by its user; "either": made by an answer or
+    outside the gateway; "given": made outside; "thread": no id, asks the upstream to store the
+    conversation; "tool": no id, the feature that a tool asks for. ``alone``: if the gateway does
+    not know the id, the call may go to the only channel there is. ``details``: of the fault that
+    refuses it, for clients that act on them.
     """
 
     kind: Kind
@@ -41,22 +41,22 @@ class StoredRef(Struct, frozen=True, gc=False):
 
 
 class StoredRefs:
-    """The references of one request, each id once; readers of its fields raise Fault INVALID_FIELD
-    when an object in one has a key twice."""
+    """The references of one request, each id once. Methods that read fields raise Fault
+    INVALID_FIELD if an object in a field has the same key twice."""
 
     def __init__(self, spans: Spans) -> None:
         self._spans = spans
         self._refs: dict[tuple[Kind, str], StoredRef] = {}
 
     def field(self, name: str) -> Any:
-        """Return the decoded value of a top-level field; None when it is absent."""
+        """Return the decoded value of a top-level field; None if it is absent."""
         text = self._spans.raw(name)
         return None if text is None else loads_unique(text, name)
 
     def elements(
         self, name: str, marks: "FieldMarks", each: Callable[[Any, str], None]
     ) -> Steps[None]:
-        """Call ``each`` with value and path of an array's elements with a mark, in steps."""
+        """Call ``each`` with value and path of the array elements that have a mark, in steps."""
         text = self._spans.raw(name)
         if text is None or not text.startswith(b"["):
             return
@@ -70,7 +70,7 @@ class StoredRefs:
                 yield False
 
     def add(self, kind: Kind, param: str, value: object, **more: Any) -> None:
-        """Add an id, unless it is empty or no text. Raise INVALID_FIELD for more than MAX_REFS."""
+        """Add an id, unless it is empty or no string. Raises INVALID_FIELD beyond MAX_REFS."""
         if not isinstance(value, str) or not value:
             return
         self._refs.setdefault((kind, value), StoredRef(kind, param, value, **more))
@@ -79,7 +79,7 @@ class StoredRefs:
             raise Fault(Condition.INVALID_FIELD, f"{detail}.", param=param, detail=detail)
 
     def add_at(self, kind: Kind, value: object, path: str, *names: str, **more: Any) -> None:
-        """Add the ids under ``names``, one inside the other, of the objects in a value."""
+        """Add the ids at the nested ``names`` of the objects in a value."""
         for place, inner in inner_values(value, path, *names):
             self.add(kind, place, inner, **more)
 
@@ -89,37 +89,37 @@ class StoredRefs:
             self.add(kind, f"{param}[{index}]", value)
 
     def need_thread(self, param: str, details: Mapping[str, object]) -> None:
-        """Add that the upstream is asked to keep the conversation."""
+        """Add that the request asks the upstream to store the conversation."""
         self._refs["thread", ""] = StoredRef("thread", param, "", details=details)
 
     @property
     def all(self) -> tuple[StoredRef, ...]:
-        """The references in their order."""
+        """The references in order."""
         return tuple(self._refs.values())
 
 
 class FieldMarks:
-    """Names of fields, one of which stands in every text that has a reference."""
+    """Field names. Every text with a reference contains at least one of them."""
 
     def __init__(self, *names: str) -> None:
         inner = "|".join(map(re.escape, names))
         self._plain = re.compile(rf'"(?:{inner})"'.encode())
-        # Letters can be written otherwise only by escapes that begin with \\u00.
+        # The only other way to write letters is by escapes that start with \\u00.
         self._escaped = re.compile(rf'"(?:(?:{inner})"|[A-Za-z_]*+\\u00)'.encode())
 
     def stand_in(self, text: bytes, start: int, end: int) -> bool:
-        """Return true when one stands there, or a name with an escape."""
+        """Return true if text[start:end] has one of the names, or a name with an escape."""
         pattern = self._plain if text.find(b"\\", start, end) < 0 else self._escaped
         return pattern.search(text, start, end) is not None
 
 
 @dataclass(frozen=True, slots=True)
 class StoredFields:
-    """Fields by which requests of a family refer to what accounts store.
+    """Fields through which requests of a family refer to objects that accounts store.
 
-    ``fields``: top-level fields that may have a reference whenever they are present. ``marks``: by
-    top-level field, names of which one stands in it when it has a reference. ``read`` adds a
-    request's references, in steps; raises INVALID_FIELD for wrong types and doubled keys.
+    ``fields``: top-level fields that may hold a reference whenever they are present. ``marks``: for
+    other top-level fields, names of which one is in every field with a reference. ``read`` adds a
+    request's references, in steps. It raises INVALID_FIELD for wrong types and duplicate keys.
     """
 
     fields: frozenset[str]
@@ -127,7 +127,7 @@ class StoredFields:
     read: Callable[[StoredRefs], Steps[None]]
 
     def may_name(self, spans: Spans) -> bool:
-        """Return true when a request may have references; nothing of it is decoded."""
+        """Return true if a request may have references, without decoding it."""
         places = spans.places
         if not self.fields.isdisjoint(places):
             return True
@@ -138,7 +138,7 @@ class StoredFields:
         return False
 
     def may_name_steps(self, spans: Spans) -> Steps[bool]:
-        """Return ``may_name`` of a large request, in steps."""
+        """Return the same as ``may_name`` for a large request, in steps."""
         if not self.fields.isdisjoint(spans.places):
             return True
         for name, marks in self.marks:
@@ -163,11 +163,11 @@ def _nothing(refs: StoredRefs) -> Steps[None]:
 
 
 NO_STORED_FIELDS = StoredFields(frozenset(), (), _nothing)
-"""Of a family whose requests name nothing."""
+"""For a family whose requests have no references."""
 
 
 def objects(value: object, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Return the objects of a list with their paths; of an object, that alone."""
+    """Yield the objects of a list with their paths, or a single object."""
     if isinstance(value, dict):
         yield path, value
     for index, element in enumerate(value if isinstance(value, list) else ()):
@@ -181,7 +181,7 @@ def inner_values(
     *names: str,
     spellings: Callable[[str], tuple[str, ...]] = lambda name: (name,),
 ) -> Iterator[tuple[str, Any]]:
-    """Yield the values under ``names``, one inside the other, with their paths."""
+    """Yield the values at the nested ``names`` with their paths."""
     if not names:
         yield path, value
         return

@@ -1,4 +1,4 @@
-"""The base of readers of streamed answers: their state, and the general way of an event.
+"""The base of the readers of streamed answers: their state, and the general path of an event.
 
 A family's ``stream.py`` adds how it reads an event. Imported by the families and the bridges.
 """
@@ -19,12 +19,12 @@ from store.values.usage import Served, Usage
 class Tap(ABC):
     """Reader of the events of one streamed answer as they pass, and editor of the few that need it.
 
-    ``feed`` takes one complete event and returns the bytes to send: the same object when untouched,
-    None when the event is left out. Once ``ended`` is true it is fed no more.
+    ``feed`` takes one complete event and returns the bytes to send: the same object if unchanged,
+    None if the event is left out. After ``ended`` is true, nothing more is fed.
     """
 
     framing: Literal["sse", "json_array"] = "sse"
-    model_path: tuple[str, ...] = ("model",)  # where an event has the model's name
+    model_path: tuple[str, ...] = ("model",)  # path of the model's name in an event
     __slots__ = (
         "_public",
         "_renaming",
@@ -48,19 +48,19 @@ class Tap(ABC):
         self._renaming = public != upstream_model
         self._weight = 0  # of the output so far
         self.accepted = False  # a data event that is no error was seen
-        self.started = False  # the client's reader is inside an answer
+        self.started = False  # the client has received the start of an answer
         self.finished = False  # the output is complete
-        self.ended = False  # the family's last event was seen, or fault is set
-        # the vendor's error event, or an unreadable one; it was not passed on
+        self.ended = False  # the family's last event was seen, or ``fault`` is set
+        # the vendor's error event, or an unreadable event; not passed on
         self.fault: Fault | None = None
         self.upstream_id: str | None = None
-        self.head_tier: str | None = None  # the tier in the answer's head (see ``UpstreamSide``)
-        # called with the ids of stored things that an event issues, besides the answer's own
+        self.head_tier: str | None = None  # tier from the response headers (see ``UpstreamSide``)
+        # called with the ids of stored objects in an event, other than the answer's own
         self.on_issued: Callable[[list[str]], None] | None = None
-        self.stored = False  # the vendor keeps the answer itself
-        self.has_content = False  # besides the text that is weighed: calls, pictures, unread events
+        self.stored = False  # the vendor stores the answer
+        self.has_content = False  # content other than weighed text: calls, pictures, unread events
         self.stops_plainly = True  # no other reason to end was seen
-        self.empty = False  # the fault is that it has ended with nothing in it
+        self.empty = False  # the fault is an empty answer
 
     @property
     @abstractmethod
@@ -70,7 +70,7 @@ class Tap(ABC):
     @property
     @abstractmethod
     def reported(self) -> object | None:
-        """Usage as the vendor reported it."""
+        """The usage as the vendor reported it."""
 
     @property
     @abstractmethod
@@ -79,12 +79,12 @@ class Tap(ABC):
 
     @property
     def whole(self) -> bool:
-        """True when the upstream may end here with nothing missing: the last event was seen."""
+        """True if the upstream may end here and nothing is missing: the last event was seen."""
         return self.fault is None and self.ended
 
     @property
     def last_number(self) -> int | None:
-        """The number of the last event, in families whose vendors count them."""
+        """The number of the last event, in families whose vendors number events."""
         return None
 
     @property
@@ -94,24 +94,24 @@ class Tap(ABC):
 
     @abstractmethod
     def feed(self, event: bytes) -> bytes | None:
-        """Read one event; return what to send of it."""
+        """Read one event; return the bytes to send for it."""
 
     def feed_repeat(self, chunk: bytes) -> bytes | None:
-        """Return ``feed`` of a chunk that is one event like the last but for its text; None, and
-        nothing is read, when it is anything else."""
+        """Return ``feed`` of a chunk that is one event and differs from the last only in its text.
+        Return None, and read nothing, if the chunk is anything else."""
         return None
 
     def fits(self, event: bytes) -> bool:
-        """Return true when ``repeat_text`` would take this event."""
+        """Return true if ``repeat_text`` would accept this event."""
         return False
 
     def repeat_text(self, chunk: bytes) -> bytes | None:
-        """Return the text alone of a chunk that ``feed_repeat`` would take: as a JSON string has
-        it, plain ASCII without escapes; None of any other."""
+        """Return only the text of a chunk that ``feed_repeat`` would accept, as in a JSON string:
+        plain ASCII without escapes. None for any other chunk."""
         return None
 
     def judge_end(self) -> bool:
-        """Return true when the answer, which has ended, is a good one; else it was empty."""
+        """Return true if the ended answer is a good one; otherwise fail with an empty answer."""
         if self.has_content or not self.stops_plainly or self.output_units:
             return True
         if not counts_nothing(self.usage, self.reported):
@@ -122,20 +122,20 @@ class Tap(ABC):
 
     @abstractmethod
     def encode_fault(self, fault: Fault, request_id: str) -> bytes:
-        """Return the last bytes of a stream that failed, also of one that nothing was fed to."""
+        """Return the last bytes of a failed stream, even if nothing was fed to it."""
 
     def _feed_any(self, event: bytes) -> bytes | None:
-        """Read an event the general way: all of it is decoded."""
+        """Read an event on the general path, which decodes all of it."""
         name, data = event_fields(event)
         if data is None or not (text := data.strip()):
-            # An event without data fails in clients that decode the data of each.
+            # An event without data fails in clients that decode the data of each event.
             return event if is_idle(event) else None
         if text == b"[DONE]":
             return self._read_marker(event)
         return self._read_data(name, data, event)
 
     def _read_marker(self, event: bytes) -> bytes | None:
-        """Fail: the marker of another family means nothing here."""
+        """Fail: the end marker of another family is invalid here."""
         return self._failed(Fault(Condition.UPSTREAM_INVALID))
 
     def _read_data(self, name: str | None, data: bytes, event: bytes) -> bytes | None:
@@ -146,19 +146,19 @@ class Tap(ABC):
 
     @abstractmethod
     def _read_event(self, name: str | None, data: dict[str, Any], event: bytes) -> bytes | None:
-        """Read an event by its name and its decoded data; return what to send of it."""
+        """Read an event by its name and decoded data; return the bytes to send for it."""
 
     def _end(self, event: bytes | None) -> bytes | None:
-        """End with the family's last event; return it, or None behind an empty answer."""
+        """End with the family's last event; return it, or None after an empty answer."""
         self.ended = True
         return event if self.judge_end() else None
 
     def _look_for_content(self, *pieces: object) -> None:
-        """Note content in decoded pieces of the answer; of use as long as none was seen."""
+        """Note content in decoded pieces of the answer; skipped once some was seen."""
         self.has_content = self.has_content or any(map(has_content, pieces))
 
     def _hand_out(self, *ids: object) -> None:
-        """Report ids that an event issues; what is no text is none."""
+        """Report the ids that an event hands out; values that are no strings are ignored."""
         issued = [id_ for id_ in ids if isinstance(id_, str) and id_]
         if issued and self.on_issued is not None:
             self.on_issued(issued)
@@ -179,7 +179,7 @@ class Tap(ABC):
         return event[: place.start] + dumps(self._public) + event[place.end :]
 
     def _place_of_model(self, event: bytes) -> Span | None:
-        """Return the place of the model's name; raise UPSTREAM_INVALID when it is ambiguous."""
+        """Return the place of the model's name. Raises UPSTREAM_INVALID if it is ambiguous."""
         data = event_fields(event)[1] or b""
         place = locate(data, *self.model_path)
         if place is None or not data.startswith(b'"', place.start):
@@ -189,7 +189,7 @@ class Tap(ABC):
 
 
 class TemplateTap(Tap):
-    """The base of taps of families whose events differ from the last one in their text alone."""
+    """The base of taps of families whose events differ from the last one only in their text."""
 
     __slots__ = ("_template",)
 

@@ -1,4 +1,4 @@
-"""Traits of an upstream's model, as far as they decide how a request is written.
+"""Traits of an upstream's model that affect how a request is written.
 
 The table is ``adapters/models.py``. Imported by the encoders of requests.
 """
@@ -12,7 +12,7 @@ from adapters.json.jsonio import Struct
 ALL_EFFORTS: tuple[Effort, ...] = ("off", "minimal", "low", "medium", "high", "xhigh", "max")
 
 
-# Features that a server may refuse alone, each a field of chat completions.
+# Features that a server may refuse separately, each a field of chat completions.
 Refusable = Literal[
     "seed",
     "frequency_penalty",
@@ -25,10 +25,10 @@ Refusable = Literal[
 
 
 class Traits(Struct, frozen=True):
-    """A row of the table of models; a channel's ``options`` may override its fields by these names.
+    """A row of the table of models. A channel's ``options`` override its fields by these names.
 
-    ``thinking``: how depth is requested: by a level of ``efforts``, by a budget of tokens, or
-    "adaptive" (messages: effort with adaptive thinking); "none": the model does not think.
+    ``thinking``: how its depth is requested: by a level of ``efforts``, by a budget of tokens, or
+    "adaptive" (messages: effort with adaptive thinking). "none": the model does not think.
     """
 
     images: bool = True
@@ -39,55 +39,56 @@ class Traits(Struct, frozen=True):
     token_bound: Literal["max_completion_tokens", "max_tokens"] = "max_completion_tokens"
     # the role of system turns in chat completions and responses
     system_role: Literal["system", "developer"] = "system"
-    # a JSON schema for the answer: a field of its own; as the one tool that must be called; no way
+    # how a JSON schema for the answer is sent: in a field, as the one forced tool, not at all
     structured: Literal["schema", "tool", "none"] = "schema"
-    # generate-content: parametersJsonSchema and responseJsonSchema, or the subset dialect
+    # generate_content: parametersJsonSchema and responseJsonSchema, or the subset dialect
     schemas: Literal["json_schema", "subset"] = "json_schema"
-    strict_tools: bool = False  # messages: takes ``strict`` on tools
+    strict_tools: bool = False  # messages: accepts ``strict`` on tools
     thinking: Literal["none", "effort", "budget", "adaptive"] = "effort"
     efforts: tuple[Effort, ...] = ALL_EFFORTS
     max_budget_tokens: int = 32768
-    # wants the thoughts of history back, which nobody has signed: chat completions as
-    # reasoning_content, messages as thinking blocks
+    # wants the unsigned thoughts of the history back: chat completions as reasoning_content,
+    # messages as thinking blocks
     reasoning_echo: bool = False
-    # chat completions: takes thoughts of history as parts of the content
+    # chat completions: accepts thoughts of the history as parts of the content
     thinking_parts: bool = False
-    system_turns: bool = False  # messages: takes system turns between others
-    prefill: bool = True  # goes on from a last turn of the assistant
-    auto_cache: bool = True  # messages: set cache marks when the client sets none
-    # chat completions and responses: knows the fields that OpenAI has beyond all other servers of
+    system_turns: bool = False  # messages: accepts system turns between others
+    prefill: bool = True  # continues from a last turn of the assistant
+    auto_cache: bool = True  # messages: cache marks are set if the client sets none
+    # chat completions and responses: accepts the fields that OpenAI has and no other server of
     # the family: safety_identifier, prompt_cache_key, service_tier; in responses also encrypted
-    # reasoning and a search of the web
+    # reasoning and web search
     openai_extras: bool = False
-    # chat completions and responses: takes free-text tools and a choice among some of the tools
+    # chat completions and responses: accepts free-text tools and a choice limited to some tools
     custom_tools: bool = False
-    # chat completions: takes a level of effort beside tools; false: it refuses both together
+    # chat completions: accepts an effort together with tools; false: refuses the combination
     effort_with_tools: bool = True
-    # chat completions: thinks, and then calls no forced tool, unless ``thinking`` turns it off
+    # chat completions: thinks, and then calls no forced tool unless ``thinking`` turns it off
     thinking_switch: bool = False
     choices: bool = True  # gives several answers to one request (n)
     logprobs: bool = True  # log probabilities, and logit_bias
-    verbosity: bool = False  # takes a verbosity
-    # messages: takes a choice that forces a tool; false: it refuses one, and reads it as a request
+    verbosity: bool = False  # accepts a verbosity
+    # messages: accepts a choice that forces a tool; false: refuses it, and it becomes a request
     forced_tools: bool = True
-    # chat completions: the ids of calls that it takes, "nine" letters and digits or any
+    # chat completions: the call ids that it accepts: "nine" letters and digits, or any
     call_ids: Literal["any", "nine"] = "any"
-    # chat completions: what it refuses, though others of the family take it
+    # chat completions: features that it refuses although others of the family accept them
     refuses: tuple[Refusable, ...] = ()
-    # searches the web by itself: chat completions by web_search_options, messages by a tool
+    # searches the web itself: chat completions by web_search_options, messages by a tool
     search: bool = False
-    # generate-content: searches the web beside functions; false: it refuses both together
+    # generate_content: searches the web beside functions; false: refuses the combination
     search_beside_functions: bool = False
 
 
-# A budget of at most so many tokens is this level; a rule of the gateway.
+# A budget of at most this many tokens maps to this level; a rule of the gateway.
 _BUDGETS: tuple[tuple[int, Effort], ...] = (
     (0, "off"), (1024, "minimal"), (4096, "low"), (12_288, "medium"), (24_576, "high"),
 )  # fmt: skip
 
 
 def requested_effort(thinking: Thinking) -> Effort | None:
-    """Return the requested effort, or that of the requested budget; None: the model decides."""
+    """Return the requested effort, or the effort for the requested budget. None: the model
+    decides."""
     budget = thinking.budget_tokens
     if thinking.effort is None and budget is not None:
         return next((level for most, level in _BUDGETS if budget <= most), "xhigh")
@@ -95,7 +96,7 @@ def requested_effort(thinking: Thinking) -> Effort | None:
 
 
 def nearest_effort(effort: Effort, levels: Collection[Effort]) -> Effort | None:
-    """Return the effort, the nearest lower one of ``levels``, or else their lowest."""
+    """Return the effort, the nearest lower one in ``levels``, or otherwise their lowest."""
     present = [level for level in ALL_EFFORTS if level in levels]
     order = ALL_EFFORTS.index(effort)
     lower = [level for level in present if ALL_EFFORTS.index(level) <= order]

@@ -1,4 +1,4 @@
-"""Verdicts on what a request asks for, at an upstream of another family: one table for all.
+"""Verdicts on features of a request at an upstream of another family: one table for all.
 
 The reasons are in docs/conversions.md. Imported by the families and by ``adapters.translate``.
 """
@@ -10,13 +10,13 @@ from adapters.family.traits import Traits
 from adapters.ir.request import Feature
 from adapters.json.jsonio import Struct
 
-# "map": it is carried; "note": it is left out and named in ``x-sluice-dropped``; "refuse": without
+# "map": it is carried; "note": it is left out and listed in ``x-sluice-dropped``; "refuse": without
 # it the answer would be wrong (UNSUPPORTED).
 Verdict = Literal["map", "note", "refuse"]
 
 
 class _If(Struct, frozen=True):
-    """A verdict that depends on the model: "map" where it has the traits, else ``otherwise``."""
+    """A verdict that depends on the model: "map" if it has the traits, otherwise ``otherwise``."""
 
     has: Callable[[Traits], bool]
     otherwise: Verdict
@@ -35,7 +35,7 @@ _IMAGES = _If(lambda traits: traits.images, "refuse")
 _AUDIO = _If(lambda traits: traits.audio, "refuse")
 _DOCUMENTS = _If(lambda traits: traits.documents, "refuse")
 _SEARCH = _If(lambda traits: traits.search, "note")
-# OpenAI searches the web by whatever model.
+# OpenAI's models can all search the web.
 _SEARCH_OR_OPENAI = _If(lambda traits: traits.search or traits.openai_extras, "note")
 _ALWAYS_SEARCHES = _If(lambda traits: traits.search, "refuse")
 _STRICT_TOOLS = _If(lambda traits: traits.strict_tools, "note")
@@ -43,16 +43,16 @@ _OPENAI_EXTRAS = _If(lambda traits: traits.openai_extras, "note")
 _PREFILL = _If(lambda traits: traits.prefill, "note")
 
 _FAMILIES = ("chat_completions", "responses", "messages", "generate_content")
-# The cells of a row are those of _FAMILIES.
+# The cells of a row are in the order of _FAMILIES.
 _ROWS: dict[Feature, tuple[_Cell, _Cell, _Cell, _Cell]] = {
     "temperature": (_SAMPLING, _SAMPLING, _SAMPLING, _SAMPLING),
     "top_p": (_SAMPLING, _SAMPLING, _SAMPLING, _SAMPLING),
-    # servers of chat completions have it, each by a name of its own
+    # servers of chat completions have it under different names
     "top_k": ("note", "note", _SAMPLING, _SAMPLING),
     "seed": ("map", "note", "note", _SAMPLING),
     "frequency_penalty": (_SAMPLING, "note", "note", _SAMPLING),
     "presence_penalty": (_SAMPLING, "note", "note", _SAMPLING),
-    # token ids of one vendor's tokenizer, which mean nothing to others
+    # token ids of one vendor's tokenizer, meaningless to others
     "logit_bias": (_LOGIT_BIAS, "note", "note", "note"),
     "stop": ("map", "map", "map", "map"),  # the gateway cuts the text where the vendor does not
     "n": (_CHOICES, "refuse", "refuse", _CHOICES),
@@ -72,20 +72,20 @@ _ROWS: dict[Feature, tuple[_Cell, _Cell, _Cell, _Cell]] = {
     # chat completions has no field for it, and the gateway fetches nothing
     "document_url": ("refuse", _DOCUMENTS, _DOCUMENTS, _DOCUMENTS),
     "text_document": ("map", "map", "map", "map"),
-    "file_ref": ("refuse", "refuse", "refuse", "refuse"),  # another vendor's
+    "file_ref": ("refuse", "refuse", "refuse", "refuse"),  # belongs to another vendor
     "video": ("refuse", "refuse", "refuse", _IMAGES),
     "custom_tool": ("map", "map", "map", "map"),
     "tool_namespace": ("map", "map", "map", "map"),
     "allowed_tools": ("map", "map", "map", "map"),
     "hosted_search": (_SEARCH, _SEARCH_OR_OPENAI, _SEARCH, "map"),
     "hosted_tool": ("note", "note", "note", "note"),
-    # a model that always searches; Gemini, which decides itself
+    # models that always search can; Gemini decides itself
     "forced_search": (_ALWAYS_SEARCHES, "refuse", "refuse", "note"),
     "forced_hosted_tool": ("refuse", "refuse", "refuse", "refuse"),
     "hosted_history": ("note", "note", "note", "note"),
     "strict_tool": ("map", "map", _STRICT_TOOLS, "note"),
     "end_user": ("map", "map", "map", "note"),
-    "metadata": ("note", "map", "note", "note"),  # chat completions takes it with store alone
+    "metadata": ("note", "map", "note", "note"),  # chat completions accepts it only with store
     "tier": (_OPENAI_EXTRAS, _OPENAI_EXTRAS, "map", "map"),
     "speed": (_OPENAI_EXTRAS, "note", "note", "map"),
     "cache_mark": ("note", "note", "map", "note"),
@@ -98,7 +98,7 @@ _ROWS: dict[Feature, tuple[_Cell, _Cell, _Cell, _Cell]] = {
     "include": ("note", "note", "note", "note"),
     "citations": ("note", "note", "note", "note"),
     "system_turn": ("map", "map", "map", "map"),
-    # sent all the same, but whether the model goes on from it is its own decision
+    # always sent, but the model decides whether it continues from it
     "prefill": ("note", "note", _PREFILL, "note"),
     "stored_state": ("refuse", "refuse", "refuse", "refuse"),
     "background": ("refuse", "refuse", "refuse", "refuse"),

@@ -1,7 +1,7 @@
 """Conditions under which a call fails, the one exception that carries them, and the masking of
-secrets in what upstreams say of it.
+secrets in upstream messages.
 
-Here: the numbers E01..E41, their codes in usage records, whose fault they are and their default
+Here: the numbers E01..E41, their codes in usage records, the party at fault and the default
 wording. Not here: statuses and bodies for clients (``adapters.family.fault_table`` and a family's
 ``client.py``) and the reading of upstream errors (``adapters.upstream_errors``). Standard library
 only. Imported by everybody.
@@ -12,15 +12,15 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Literal
 
-MAX_RETRY_AFTER_S = 60  # some clients sleep for the whole time
+MAX_RETRY_AFTER_S = 60  # some clients sleep for the full time
 
 MAX_MESSAGE_CHARS = 500
-_LOOKED_AT_CHARS = 4 * MAX_MESSAGE_CHARS  # masked before it is cut: half a key is still a secret
-_MIN_SECRET_CHARS = 4  # shorter "secrets" would eat ordinary words
+_LOOKED_AT_CHARS = 4 * MAX_MESSAGE_CHARS  # masked before cutting: half a key is still a secret
+_MIN_SECRET_CHARS = 4  # shorter "secrets" would mask ordinary words
 MASK = "***"
 
-# An upstream's message may hold our account's key, address, organisation or e-mail address.
-# Over-masking is harmless, under-masking is not.
+# An upstream's message may contain the account's key, address, organisation or e-mail address.
+# Masking too much is harmless, masking too little is not.
 _SECRET_SHAPES = re.compile(
     r"""
       \b[a-z][a-z0-9+.-]*://[^\s"'<>)\]}]+  # URLs
@@ -46,8 +46,8 @@ class Condition(StrEnum):
     """The kind of a call's failure: its number in documents and tests, its code in usage records,
     and its message.
 
-    {model}, {param}, {detail}, {key}, {wait} and {allow} are filled in from the fault. The messages
-    are those of the chat completions shape; a family that words one differently does so itself.
+    The fault fills in {model}, {param}, {detail}, {key}, {wait} and {allow}. The messages are those
+    of chat completions; a family with another wording has its own.
     """
 
     code: str
@@ -163,7 +163,7 @@ class Condition(StrEnum):
 
 CODES: dict[Condition, str] = {condition: condition.code for condition in Condition}
 
-# Seconds for a client to wait when the true wait is not known.
+# Seconds that a client should wait if the true wait is not known.
 _RETRY_AFTER_S: dict[Condition, int] = {
     Condition.NO_CHANNEL: 2,
     Condition.RATE_LIMITED: 3,
@@ -187,14 +187,14 @@ _NO_RETRY = frozenset(
         Condition.WALLET_EMPTY,
         Condition.QUOTA_USED,
         Condition.CHANNEL_MISCONFIGURED,
-        Condition.UPSTREAM_TIMEOUT,  # the upstream may have done the work already
+        Condition.UPSTREAM_TIMEOUT,  # the upstream may have done the work
     }
 )
 
 WITH_PATH = frozenset(
     {Condition.ID_NOT_FOUND, Condition.FEATURE_NOT_ALLOWED, Condition.FEATURE_UNPRICED}
 )
-"""Conditions whose message names the field in families that have no place of its own for it."""
+"""Conditions whose message names the field, in families without a separate place for it."""
 
 _GATEWAY = frozenset(
     {
@@ -227,18 +227,17 @@ _PARAM: dict[Condition, str] = {
 class Fault(Exception):
     """The failure or refusal of a call.
 
-    ``message`` is made from the condition unless it is given, at the time it is read: the relay may
-    fill in ``model``, ``retry_after_s`` and the like afterwards. ``param`` is the JSON path of the
-    offending field ("messages[0].content"). ``detail`` is the part of the message that a family
-    words in its own way: for INVALID_KEY what may be shown of the key, for INVALID_FIELD what was
-    expected, for ENTRY_NOT_ALLOWED the name of the group, for FEATURE_NOT_ALLOWED and
-    FEATURE_UNPRICED the feature. ``key_refused``: the upstream refuses the
-    key that was used, or says that it does; ``refused_for``: the key as such, what it may do, or
-    what its account can pay; and ``quota_used``: because its account has nothing left.
-    ``operator_message``: the upstream's message, or why it could not be reached, cleaned; for
-    operators alone, never for a caller. ``quotes_upstream``: it is the upstream's wording, which
-    may repeat the request's. ``permanent``: the same request fails whenever it is repeated.
-    ``details``: what clients of the messages family read besides, as its ``error_code``.
+    ``message`` is made from the condition when it is read, unless it was given: the relay may fill
+    in ``model``, ``retry_after_s`` and so on later. ``param`` is the JSON path of the offending
+    field ("messages[0].content"). ``detail`` is the part of the message that a family words in its
+    own way: for INVALID_KEY the visible part of the key, for INVALID_FIELD the expected value, for
+    ENTRY_NOT_ALLOWED the name of the group, for FEATURE_NOT_ALLOWED and FEATURE_UNPRICED the
+    feature. ``key_refused``: the upstream refuses the key, or says so. ``refused_for``: the key
+    itself, its permissions, or its account's funds. ``quota_used``: the account has nothing left.
+    ``operator_message``: the upstream's cleaned message, or why it could not be reached; only for
+    operators, never for a caller. ``quotes_upstream``: the message is the upstream's wording, which
+    may repeat parts of the request. ``permanent``: the same request would always fail.
+    ``details``: further fields for clients of the messages family, such as ``error_code``.
     """
 
     def __init__(
@@ -271,7 +270,7 @@ class Fault(Exception):
 
     @property
     def message(self) -> str:
-        """One sentence for the caller: the fact and, where there is one, the remedy."""
+        """One sentence for the caller: the fact and, if there is one, the remedy."""
         if self.explicit_message is not None:
             return self.explicit_message
         model = f"model '{self.model}'" if self.model else "this model"
@@ -297,14 +296,14 @@ class Fault(Exception):
 
     @property
     def blame(self) -> Literal["client", "gateway", "upstream"]:
-        """The party at fault: faults of the client never count against a channel's health."""
+        """The party at fault. Faults of the client never count against a channel's health."""
         if self.condition in _GATEWAY:
             return "gateway"
         return "upstream" if self.condition in _UPSTREAM else "client"
 
     @property
     def wait_s(self) -> int | None:
-        """Seconds for ``retry-after``, 1 to 60; None when a repeat would not help by itself."""
+        """Seconds for ``retry-after``, 1 to 60; None if a retry alone would not help."""
         default = _RETRY_AFTER_S.get(self.condition)
         if default is None or self.permanent:
             return None
@@ -312,7 +311,7 @@ class Fault(Exception):
 
     @property
     def should_retry_header(self) -> str | None:
-        """The value of ``x-should-retry``; None when the header is not to be sent."""
+        """The value of ``x-should-retry``; None if the header is not sent."""
         return "false" if self.permanent or self.condition in _NO_RETRY else None
 
     def mask(self, secrets: Sequence[str]) -> None:
@@ -331,7 +330,7 @@ def wrong_type(param: str, expected: str) -> Fault:
 
 
 def doubled_field(param: str) -> Fault:
-    """Return INVALID_FIELD for a field that comes twice: vendors differ in which they obey."""
+    """Return INVALID_FIELD for a duplicate field: vendors differ in which one they use."""
     message, detail = f"The field '{param}' comes twice.", "the field comes twice"
     return Fault(Condition.INVALID_FIELD, message, param=param, detail=detail)
 
@@ -349,8 +348,8 @@ def wrong_value(param: str, expected: str) -> Fault:
 def clean_message(text: str, secrets: Sequence[str] = ()) -> str:
     """Return the first 500 characters of ``text`` as one line, with secrets masked.
 
-    ``secrets`` are exact strings to mask wherever they stand; keys, tokens, URLs, host names,
-    e-mail and IP addresses and ids of accounts are masked by their shape.
+    ``secrets`` are exact strings that are masked wherever they occur. Keys, tokens, URLs, host
+    names, e-mail and IP addresses and account ids are masked by their shape.
     """
     text = _CONTROL.sub(" ", text[:_LOOKED_AT_CHARS])
     for secret in secrets:

@@ -1,8 +1,9 @@
-"""An answer, whole and as the events of a stream.
+"""An answer, either whole or as the events of a stream.
 
-A stream is a sequence of slots (a text, a thought, a call): ``Opened``, any number of ``Delta`` s,
-``Closed``. Slots may be open at the same time; a picture stands between them. ``Finished`` comes
-once for each choice. No event has the number of tokens: that is read by the upstream's tap.
+A stream is a sequence of slots (a text, a thought, a call), each ``Opened``, any number of
+``Delta``, ``Closed``. Several slots may be open at the same time; a picture stands between slots.
+``Finished`` comes once for each choice. Events carry no token counts: the upstream's tap reads
+those.
 """
 
 from typing import Literal
@@ -10,9 +11,9 @@ from typing import Literal
 from adapters.ir.parts import Citation, Part
 from adapters.json.jsonio import Struct
 
-# Why an answer ended. ``tools``: calls were made; ``filter``: the vendor held it back; ``refusal``:
-# the model declined; ``pause``: the vendor goes on with another request; ``context_full``: the
-# model's window is full; ``error``: the model failed in the middle.
+# Why an answer ended. ``tools``: it calls tools; ``filter``: the vendor withheld the rest;
+# ``refusal``: the model declined; ``pause``: the vendor continues in another request;
+# ``context_full``: the model's context window is full; ``error``: the model failed midway.
 Finish = Literal[
     "stop", "stop_sequence", "length", "tools", "filter", "refusal", "pause", "context_full",
     "error",
@@ -20,12 +21,12 @@ Finish = Literal[
 SlotKind = Literal["text", "reasoning", "call", "refusal"]
 
 
-MAX_LOGPROBS = 65_536  # of an answer; more tokens than any that is not a stream
-MAX_CITATIONS = 1000  # of a text
+MAX_LOGPROBS = 65_536  # of an answer; more tokens than any unstreamed answer has
+MAX_CITATIONS = 1000  # of one text
 
 
 class Logprob(Struct, frozen=True):
-    """A token of the text and how probable it was (natural logarithm), with its alternatives."""
+    """A token of the text with its natural-logarithm probability and its alternatives."""
 
     token: str
     logprob: float
@@ -33,7 +34,8 @@ class Logprob(Struct, frozen=True):
 
 
 class Choice(Struct, frozen=True):
-    """One of the answers; ``detail``: the vendor's own reason (a category of safety)."""
+    """One of the answers. ``detail``: the vendor's own reason to end (such as a safety
+    category)."""
 
     parts: tuple[Part, ...]
     finish: Finish = "stop"
@@ -43,7 +45,7 @@ class Choice(Struct, frozen=True):
 
 
 class Opened(Struct, frozen=True, gc=False):
-    """The beginning of a slot; the last fields are of a call, ``summary`` of reasoning."""
+    """The start of a slot. The last fields belong to calls, ``summary`` to reasoning."""
 
     slot: int
     kind: SlotKind
@@ -56,7 +58,7 @@ class Opened(Struct, frozen=True, gc=False):
 
 
 class Delta(Struct, frozen=True):
-    """More of a slot's text; of a call, more of its arguments."""
+    """More of a slot's text, or of a call's arguments."""
 
     slot: int
     text: str
@@ -64,21 +66,21 @@ class Delta(Struct, frozen=True):
 
 
 class Sealed(Struct, frozen=True, gc=False):
-    """The ``opaque`` of a reasoning slot that is open (see ``parts.Reasoning``); once."""
+    """The ``opaque`` of an open reasoning slot (see ``parts.Reasoning``); sent once."""
 
     slot: int
     opaque: str
 
 
 class Cited(Struct, frozen=True, gc=False):
-    """A source of a text slot that is open."""
+    """A source of an open text slot."""
 
     slot: int
     citation: Citation
 
 
 class Pictured(Struct, frozen=True, gc=False):
-    """A picture of the answer, whole: base64. It has no slot."""
+    """A complete picture of the answer, in base64. It has no slot."""
 
     mime: str
     data: str
@@ -91,7 +93,7 @@ class Pictured(Struct, frozen=True, gc=False):
 
     @property
     def markdown(self) -> str:
-        """Return a text that has the picture, for families whose answers have none."""
+        """Return the picture as Markdown text, for families whose answers have no pictures."""
         return f"![picture]({self.url})"
 
 

@@ -1,6 +1,6 @@
 """Turns of a conversation and their parts: texts, media, calls, results, thoughts.
 
-Values only. Struct, not dataclasses, which take six times as long to make.
+Only values. They are Structs because dataclasses take six times as long to create.
 """
 
 from typing import Any, Literal
@@ -9,13 +9,13 @@ from adapters.json.jsonio import Struct
 
 
 class CacheMark(Struct, frozen=True, gc=False):
-    """A request to cache everything up to here, for this long; None: the vendor's own time."""
+    """A request to cache everything up to here. None: for the vendor's default time."""
 
     ttl_s: int | None = None
 
 
 class Citation(Struct, frozen=True, gc=False):
-    """A source of a text: where it is on the web, and the characters of the text it is for."""
+    """A source of a text: its place on the web, and the characters of the text that it supports."""
 
     url: str
     title: str = ""
@@ -33,17 +33,17 @@ class Text(Struct, frozen=True):
 
 
 class Refusal(Struct, frozen=True, gc=False):
-    """The model's own text of refusing."""
+    """The model's own text of a refusal."""
 
     text: str
 
 
 class Media(Struct, frozen=True):
-    """An image, a recording, a document or a film, by exactly one of ``data``, ``url``, ``ref``.
+    """An image, recording, document or video, given by exactly one of ``data``, ``url``, ``ref``.
 
-    ``data`` is base64 in the standard alphabet with padding; of a text document it is its text,
-    with the MIME type text/plain, and ``plain`` true. ``ref`` is the vendor's id of an uploaded
-    file. ``mime`` is lower case, empty when not known. ``path``: where it stands in the client's
+    ``data`` is base64 in the standard alphabet with padding. For a text document it is the text
+    itself, with the MIME type text/plain and ``plain`` true. ``ref`` is the vendor's id of an
+    uploaded file. ``mime`` is lower case, empty when unknown. ``path``: the place in the client's
     body ("messages[2].content[1]").
     """
 
@@ -62,8 +62,8 @@ class Media(Struct, frozen=True):
 class ToolCall(Struct, frozen=True):
     """A call of a tool by the model.
 
-    ``arguments`` is JSON text of an object, of a ``custom`` tool free text. ``namespace``: the
-    group of tools it belongs to, which some clients have.
+    ``arguments`` is the JSON text of an object, or free text for a ``custom`` tool. ``namespace``:
+    the group that the tool belongs to, in clients that group tools.
     """
 
     id: str
@@ -75,8 +75,8 @@ class ToolCall(Struct, frozen=True):
 
 
 class ToolResult(Struct, frozen=True):
-    """The result of a tool: texts and media. ``name`` is empty where the client's family has none
-    here; ``custom`` as of the call."""
+    """The result of a tool: texts and media. ``name`` is empty if the client's family does not send
+    it here; ``custom`` is as in the call."""
 
     call_id: str
     parts: "tuple[Text | Media, ...]"
@@ -87,11 +87,11 @@ class ToolResult(Struct, frozen=True):
 
 
 class Reasoning(Struct, frozen=True, gc=False):
-    """A thought of the model, as far as it is visible.
+    """The visible part of a model's thought.
 
-    ``opaque``: what brings this part back to the model that made it (a signature, encrypted
-    content). Of an answer: text of the upstream's own making, which its encoder can read again. Of
-    a client's request: what the client sent in the place where its family has such things.
+    ``opaque``: the data that brings this part back to the model that made it (a signature,
+    encrypted content). In an answer it is text that the upstream side made and can read again. In a
+    client's request it is what the client sent in the family's field for such data.
     """
 
     text: str
@@ -100,7 +100,7 @@ class Reasoning(Struct, frozen=True, gc=False):
 
 
 class Hosted(Struct, frozen=True):
-    """A call or result of a tool that the vendor runs itself, as it stood in the client's body."""
+    """A call or result of a tool that the vendor runs, as it was in the client's body."""
 
     kind: str
     raw: dict[str, Any]
@@ -112,7 +112,7 @@ Role = Literal["system", "user", "assistant"]
 
 
 class Turn(Struct, frozen=True):
-    """Consecutive parts of one speaker. Tool results are parts of the user's turns."""
+    """Consecutive parts of one speaker. Tool results belong to the user's turns."""
 
     role: Role
     parts: tuple[Part, ...]

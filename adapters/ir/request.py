@@ -1,7 +1,8 @@
 """A request, and the features that requests may ask for.
 
-``Feature`` is the vocabulary of losses: a client's decoder says what a request asks for and where,
-an upstream's encoder says what becomes of each (``adapters.family.verdicts``).
+``Feature`` is the vocabulary of losses. A client's decoder lists the features that a request asks
+for and where; an upstream's table of verdicts decides what happens to each
+(``adapters.family.verdicts``).
 """
 
 from collections.abc import Mapping
@@ -10,8 +11,8 @@ from typing import Any, Literal
 from adapters.ir.parts import CacheMark, Part, Turn
 from adapters.json.jsonio import Struct
 
-# Features of requests that some upstream cannot give. Not listed: those that all families have
-# (texts, function tools, their calls and results, a token bound).
+# Features of requests that some upstream does not support. Not listed are those that all families
+# have (texts, function tools, their calls and results, a token bound).
 Feature = Literal[
     # sampling and output
     "temperature", "top_p", "top_k", "seed", "frequency_penalty", "presence_penalty",
@@ -28,14 +29,14 @@ Feature = Literal[
     "safety_settings", "moderation", "truncation", "context_management", "include", "citations",
     "system_turn", "prefill", "stored_state", "background", "container",
     "vendor_terms",
-    # a field that the gateway has no word for
+    # a field unknown to the gateway
     "other",
 ]  # fmt: skip
 
 
 class Ask(Struct, frozen=True, gc=False):
-    """A feature that a request asks for, with its path in the client's body, as "metadata" or
-    "tools[2]". Only what would change the answer or the call: not n = 1, not null."""
+    """A feature that a request asks for, and its path in the client's body, such as "metadata" or
+    "tools[2]". Only values that change the answer or the call are listed: not n = 1, not null."""
 
     feature: Feature
     path: str
@@ -44,11 +45,11 @@ class Ask(Struct, frozen=True, gc=False):
 class Tool(Struct, frozen=True):
     """A tool that the model may call.
 
-    ``schema``: JSON Schema (types in lower case) of the arguments, None when the client gave none.
-    A ``hosted`` one is run by the vendor; ``kind`` in its ``raw`` is the type in the client's
-    family, ``search`` true when it searches the web. ``grammar``: what the text for a ``custom``
-    one must follow, in the language ``grammar_syntax`` (empty: free text). ``path``: its place in
-    the client's body.
+    ``schema``: JSON Schema of the arguments (types in lower case), None if the client sent none.
+    The vendor runs a ``hosted`` tool; the ``kind`` in its ``raw`` is the type in the client's
+    family, and ``search`` is true if it searches the web. ``grammar``: the syntax that the text for
+    a ``custom`` tool must follow, in the language ``grammar_syntax`` (empty: free text). ``path``:
+    the tool's place in the client's body.
     """
 
     kind: Literal["function", "custom", "hosted"]
@@ -66,15 +67,15 @@ class Tool(Struct, frozen=True):
 
 
 class ToolChoice(Struct, frozen=True, gc=False):
-    """The tools that must be called: ``any`` one, or ``one`` by name. ``names`` is that name, or
-    for auto and any the subset that is allowed, empty for all."""
+    """The tools that must be called: ``any`` one, or ``one`` by name. ``names`` is that name; for
+    auto and any, the allowed subset, or empty for all."""
 
     mode: Literal["auto", "none", "any", "one"]
     names: tuple[str, ...] = ()
 
 
 class Output(Struct, frozen=True):
-    """The form of the text: free, one JSON object, or JSON after a schema (types in lower case)."""
+    """The form of the text: free, one JSON object, or JSON by a schema (types in lower case)."""
 
     kind: Literal["text", "json", "schema"] = "text"
     schema: dict[str, Any] | None = None
@@ -83,14 +84,14 @@ class Output(Struct, frozen=True):
     strict: bool | None = None
 
 
-TOOL_SEARCH = "tool_search"  # the function that stands for a client's search for its own tools
+TOOL_SEARCH = "tool_search"  # the function that stands for a client-side search for tools
 
 Effort = Literal["off", "minimal", "low", "medium", "high", "xhigh", "max", "auto"]
 
 
 class Thinking(Struct, frozen=True, gc=False):
-    """The depth of thinking, by effort or by a budget of tokens (the other is None), and the part
-    that the client sees; show None: the client did not say."""
+    """The depth of thinking, by effort or by token budget (the other is None), and the part that
+    the client sees. ``show`` None: the client did not say."""
 
     effort: Effort | None = None
     budget_tokens: int | None = None
@@ -100,10 +101,10 @@ class Thinking(Struct, frozen=True, gc=False):
 class Request(Struct, frozen=True):
     """A request for an answer, or for the count of its tokens.
 
-    ``system``: texts before the first turn; a system turn may also stand later in ``turns``.
-    ``turns``: neighbours differ in role, except system ones; every ToolResult is in a user turn,
-    before its other parts. ``logprobs``: how many alternatives beside each token, None: no
-    log probabilities. ``max_output_tokens`` None: no bound. ``asks``: see ``Ask``.
+    ``system``: texts before the first turn; system turns may also follow in ``turns``. ``turns``:
+    neighbours differ in role, except system turns; every ToolResult is in a user turn, before its
+    other parts. ``logprobs``: the number of alternatives for each token, None for no log
+    probabilities. ``max_output_tokens``: None for no bound. ``asks``: see ``Ask``.
     """
 
     family: str
@@ -131,10 +132,10 @@ class Request(Struct, frozen=True):
     metadata: Mapping[str, Any] | None = None
     tier: Literal["", "auto", "default", "flex", "priority"] = ""
     cache_key: str = ""
-    include_usage: bool = True  # whether a stream shows usage
-    # chat completions: wants its one call as clients did before there were tools
+    include_usage: bool = True  # whether the stream shows usage
+    # chat completions: expects its one call in the old form, from before tools
     function_call: bool = False
-    # responses: the client runs a search for tools, which is a function elsewhere
+    # responses: the client itself searches for tools; other families see this as a function
     tool_search: bool = False
-    compacts: bool = False  # responses: wants a summary that stands for the conversation
+    compacts: bool = False  # responses: wants a summary in place of the conversation
     asks: tuple[Ask, ...] = ()
