@@ -1,5 +1,5 @@
 """The endpoints beside chat: embeddings, completions, moderations, rerank, images, audio.
 
-A row of ``table.py`` each; bytes pass but for the model's name. Above the families, which know
-nothing of it. Imported by the entries, the relay and the commands.
+Each is a row of ``table.py``. Bytes pass unchanged except for the model's name. Above the families,
+which do not know this package. Imported by the entries, the relay and the commands.
 """

@@ -1,7 +1,7 @@
 """Embeddings between the forms of OpenAI and of Gemini: texts, dimensions, vectors.
 
-A translation is made for one attempt. What the other form has no field for is named as dropped;
-what cannot be said in it is a Fault UNSUPPORTED. Facts: the types of the official SDKs.
+A translation is made for one attempt. Fields that the other form lacks are listed as dropped;
+content that it cannot express is a Fault UNSUPPORTED. Facts: the types of the official SDKs.
 """
 
 import base64
@@ -17,7 +17,7 @@ from adapters.faults import Condition, Fault, wrong_type
 from adapters.json.jsonio import Spans, dumps, loads
 from store.values.usage import Usage, token_count
 
-MAX_TEXTS = 2048  # of one request, as OpenAI takes
+MAX_TEXTS = 2048  # of one request, OpenAI's limit
 _CARRIED_TO_GEMINI = frozenset({"model", "input", "dimensions", "encoding_format", "user"})
 _CARRIED_TO_OPENAI = frozenset({"model", "content", "outputDimensionality"})
 _FIELDS_OF_GEMINI = {"output_dimensionality": "outputDimensionality", "task_type": "taskType"}
@@ -26,7 +26,7 @@ Encode = Callable[[list[list[float]], Usage | None], object]
 
 
 def to_gemini(upstream: UpstreamSide, operation: Operation) -> Callable[..., Pairing]:
-    """Return the maker of translations from OpenAI's form; ``operation``: Gemini's batch."""
+    """Return the maker of translations from OpenAI's form. ``operation``: Gemini's batch."""
 
     def make(spans: Spans, peek: Peek, upstream_model: str) -> Pairing:
         fields = loads(spans.body)
@@ -62,7 +62,7 @@ def to_gemini(upstream: UpstreamSide, operation: Operation) -> Callable[..., Pai
 
 
 def to_openai(upstream: UpstreamSide, operation: Operation) -> Callable[..., Pairing]:
-    """Return the maker of translations from Gemini's forms, of one text or of many."""
+    """Return the maker of translations from Gemini's forms, for one text or many."""
 
     def make(spans: Spans, peek: Peek, upstream_model: str) -> Pairing:
         fields = loads(spans.body)
@@ -97,7 +97,7 @@ def to_openai(upstream: UpstreamSide, operation: Operation) -> Callable[..., Pai
 
 
 def gemini_usage(answer: Mapping[str, Any]) -> Usage | None:
-    """Return the tokens that newer models of Gemini report."""
+    """Return the tokens that newer Gemini models report."""
     usage = answer.get("usageMetadata")
     tokens = token_count(usage.get("promptTokenCount")) if isinstance(usage, dict) else None
     return None if tokens is None else Usage(tokens)
@@ -108,7 +108,7 @@ def _texts_of_openai(value: object, model: str) -> list[str]:
     if not isinstance(texts, list) or not texts or len(texts) > MAX_TEXTS:
         raise wrong_type("input", f"expected a string or an array of 1 to {MAX_TEXTS} strings")
     if not all(isinstance(text, str) for text in texts):
-        raise Fault(Condition.UNSUPPORTED, param="input", model=model)  # tokens, or pictures
+        raise Fault(Condition.UNSUPPORTED, param="input", model=model)  # token arrays, or pictures
     return texts
 
 
@@ -128,12 +128,12 @@ def _text_of_gemini(content: object, path: str, model: str) -> str:
 
 
 def _packed(vector: list[float]) -> str:
-    """Return a vector in base64, as 32-bit floats in the order of x86."""
+    """Return a vector in base64, as little-endian 32-bit floats."""
     return base64.b64encode(array("f", vector).tobytes()).decode()
 
 
 def _unpacked(value: object) -> list[float]:
-    """Return a vector, also of a vendor that answers in base64. Raise Fault UPSTREAM_INVALID."""
+    """Return a vector, decoded if the vendor answers in base64. Raises Fault UPSTREAM_INVALID."""
     if isinstance(value, str):
         try:
             return array("f", base64.b64decode(value, validate=True)).tolist()
@@ -186,7 +186,7 @@ def _pairing(
         return read(answer)
 
     def open_bridge(*_: object) -> Bridge:
-        raise AssertionError  # no embeddings are streamed
+        raise AssertionError  # embeddings are never streamed
 
     return Pairing(
         upstream,
@@ -200,4 +200,4 @@ def _pairing(
     )
 
 
-MAX_VECTORS_BYTES = 1 << 30  # of an answer that is translated at once; upstream bounds it
+MAX_VECTORS_BYTES = 1 << 30  # of an answer translated at once; the upstream client bounds it

@@ -1,7 +1,7 @@
-"""Requests of endpoints: the few fields that are read, and the edit of the model's name.
+"""Requests of endpoints: reading of a few fields, and the edit of the model's name.
 
-What is not read is the vendor's to judge. A field of a form is a text, so numbers and flags are
-read from texts, too. Each reader is the ``peek`` of its row's client side.
+Unread fields are left to the vendor. A field of a form is a text, so numbers and flags are also
+read from texts. Each reader is the ``peek`` of its row's client side.
 """
 
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ from adapters.json.jsonio import (
     replace,
 )
 
-MODERATION_MODEL = "omni-moderation-latest"  # of requests that name none
+MODERATION_MODEL = "omni-moderation-latest"  # for requests that name no model
 BATCH = "batchEmbedContents"
 _MODELS = "models/"
 _DOCUMENTS_PER_UNIT = 100
@@ -73,7 +73,7 @@ def _count(spans: Spans, name: str) -> int | None:
 
 
 def read_embeddings(spans: Spans, operation: Operation, target: str | None = None) -> Peek:
-    """Read model and input of embeddings. Raises MODEL_MISSING, INVALID_FIELD, FIELD_MISSING."""
+    """Read an embeddings request. Raises MODEL_MISSING, INVALID_FIELD, FIELD_MISSING."""
     model = model_name(spans)
     _required(spans, "input")
     return _without_output(model)
@@ -84,7 +84,7 @@ def _without_output(model: str, asks: Asks = NOTHING_ASKED) -> Peek:
 
 
 def read_embed_content(spans: Spans, operation: Operation, target: str | None = None) -> Peek:
-    """Read an embedding's request of generate_content, one or many, whose path names the model."""
+    """Read one or many embedding requests of generate_content, whose path names the model."""
     if not target:
         raise Fault(Condition.MODEL_MISSING)
     _required(spans, "requests" if operation.endpoint.endswith(BATCH) else "content")
@@ -98,7 +98,7 @@ def read_embed_content(spans: Spans, operation: Operation, target: str | None = 
 def edit_embed_content(
     spans: Spans, read: Peek, operation: Operation, upstream_model: str, vendor: Vendor
 ) -> bytes:
-    """Return the body with the upstream's name of the model wherever it is repeated."""
+    """Return the body with the upstream's name of the model wherever it occurs."""
     if read.model == upstream_model:
         return spans.body
     edits: dict[Span, bytes] = {}
@@ -111,7 +111,7 @@ def edit_embed_content(
 
 
 def _embed_requests(spans: Spans) -> Iterator[tuple[str, Spans, int]]:
-    """Yield the requests of a body, one or many: path of its fields, the fields, its offset."""
+    """Yield the one or many requests of a body: path prefix of its fields, fields, offset."""
     yield "", spans, 0
     if "requests" in spans:
         if elements(spans.raw("requests") or b"") is None:
@@ -125,11 +125,11 @@ def _embed_requests(spans: Spans) -> Iterator[tuple[str, Spans, int]]:
 
 
 def read_completions(spans: Spans, operation: Operation, target: str | None = None) -> Peek:
-    """Read a completion of the older kind. All answers are billed, of each of its prompts."""
+    """Read a request of legacy completions. All answers to each of its prompts are billed."""
     model = model_name(spans)
     most = max(_count(spans, "n") or 1, _count(spans, "best_of") or 1)
     prompts = elements(spans.raw("prompt") or b"")
-    if prompts and not bytes(prompts[0])[:1].isdigit():  # not the tokens of a single one
+    if prompts and not bytes(prompts[0])[:1].isdigit():  # not the token array of a single prompt
         most *= len(prompts)
     include_usage = optional_object(spans, "stream_options").get("include_usage")
     return Peek(
@@ -142,25 +142,25 @@ def read_completions(spans: Spans, operation: Operation, target: str | None = No
 
 
 def read_moderations(spans: Spans, operation: Operation, target: str | None = None) -> Peek:
-    """Read a moderation, which may leave the model to the vendor."""
+    """Read a moderation request, which may leave the choice of the model to the vendor."""
     model = model_name(spans) if spans.value("model") is not None else MODERATION_MODEL
     _required(spans, "input")
     return _without_output(model)
 
 
 def read_rerank(spans: Spans, operation: Operation, target: str | None = None) -> Peek:
-    """Read a search among documents, a unit of which has at most 100."""
+    """Read a search among documents. A search unit covers at most 100 documents."""
     model = model_name(spans)
     _required(spans, "query")
     _required(spans, "documents")
     place = spans.places["documents"]
-    documents = spans.body.count(_QUOTE, place.start, place.end) // 2  # or fewer
+    documents = spans.body.count(_QUOTE, place.start, place.end) // 2  # an upper bound
     units = 1 + documents // _DOCUMENTS_PER_UNIT
     return _without_output(model, Asks(uses=(("search_unit", units),)))
 
 
 def read_images(spans: Spans, operation: Operation, target: str | None = None) -> Peek:
-    """Read a request for pictures, made from a text or by an edit."""
+    """Read a request for pictures, generated from a text or edited."""
     model = model_name(spans)
     _required(spans, "prompt")
     pictures = _count(spans, "n") or 1
@@ -169,7 +169,7 @@ def read_images(spans: Spans, operation: Operation, target: str | None = None) -
 
 
 def read_speech(spans: Spans, operation: Operation, target: str | None = None) -> Peek:
-    """Read a text to be spoken. Its answer goes down as it comes, so it counts as a stream."""
+    """Read a text to be spoken. The answer is relayed as it arrives, so it counts as a stream."""
     model = model_name(spans)
     text = spans.value("input")
     if not isinstance(text, str):
@@ -181,7 +181,7 @@ def read_speech(spans: Spans, operation: Operation, target: str | None = None) -
 
 
 def read_sound(spans: Spans, operation: Operation, target: str | None = None) -> Peek:
-    """Read a form with sound, whose text is requested."""
+    """Read a form with sound to be transcribed or translated to text."""
     model = model_name(spans)
     _required(spans, "file")
     ms = spans.audio_ms if isinstance(spans, Form) else 0

@@ -1,4 +1,4 @@
-"""Streamed answers of endpoints: the tap of their events, and the bridge of bytes as they come."""
+"""Streamed answers of endpoints: the tap of their events, and the bridge for raw bytes."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -12,14 +12,14 @@ from adapters.openai import error_of
 from adapters.upstream_errors.read import read_embedded_error
 from store.values.usage import NOT_REPORTED, Served, Usage
 
-_ENDS = (".completed", ".done")  # of the type of a last event
-_EVENTS = (b"data:", b"event:", b": ", b":\n")  # the first bytes of an event stream
+_ENDS = (".completed", ".done")  # endings of the type of a last event
+_EVENTS = (b"data:", b"event:", b": ", b":\n")  # first bytes of an event stream
 
 UsageReader = Callable[[Mapping[str, Any]], Usage | None]
 
 
 class EndpointTap(Tap):
-    """The tap of one stream of completions, pictures, speech or text of speech."""
+    """The tap of one stream of completions, pictures, speech or transcription."""
 
     __slots__ = ("_drop_usage", "_pictures", "_read_usage", "reported", "usage")
 
@@ -38,20 +38,20 @@ class EndpointTap(Tap):
 
     @property
     def whole(self) -> bool:
-        """True behind [DONE], or when a last event was seen."""
+        """True after [DONE], or after a last event."""
         return self.fault is None and (self.ended or self.finished)
 
     @property
     def output_units(self) -> int:
-        """Estimated tokens of text, or the pictures so far."""
+        """Estimated tokens of text, or the number of pictures so far."""
         return self._pictures or super().output_units
 
     def feed(self, event: bytes) -> bytes | None:
-        """Read one event; return the bytes to send of it."""
+        """Read one event; return the bytes to send for it."""
         return self._feed_any(event)
 
     def encode_fault(self, fault: Fault, request_id: str) -> bytes:
-        """Encode the last event of a stream that failed, as clients of OpenAI's read it."""
+        """Encode the last event of a failed stream, in the form of OpenAI's clients."""
         return b"data: " + dumps({"error": error_of(fault)}) + b"\n\n"
 
     def _read_event(self, name: str | None, data: dict[str, Any], event: bytes) -> bytes | None:
@@ -92,8 +92,8 @@ class EndpointTap(Tap):
 
 
 class BytesBridge(TapBridge):
-    """A bridge of an answer that is no events: each byte passes as it comes. One that turns out to
-    be events goes through the tap."""
+    """A bridge for an answer without events: each byte passes as it arrives. If the answer turns
+    out to have events, it goes through the tap."""
 
     __slots__ = ("_events", "_passed")
 
@@ -105,13 +105,13 @@ class BytesBridge(TapBridge):
     started = False
     end_seen = False
     last_number: int | None = None
-    at_boundary = False  # nothing of the gateway's may stand between the bytes
+    at_boundary = False  # the gateway may write nothing between the bytes
 
     accepted = property(lambda self: self._passed or self._tap.accepted)
     whole = property(lambda self: self._passed or self._tap.whole)
 
     def watch(self, on_issued: Callable[[list[str]], None], *, stored: bool) -> None:
-        """Hand out no ids: these answers name nothing that is stored."""
+        """Hand out no ids: these answers do not name stored objects."""
 
     def encode_fault(self, fault: Fault, request_id: str) -> bytes:
         return b""
@@ -131,5 +131,5 @@ class BytesBridge(TapBridge):
         return sent
 
     def close(self) -> bytes:
-        """See ``Bridge``: of events the last one may lack its blank line."""
+        """See ``Bridge``. The last event may lack its blank line."""
         return b"" if self._events is None else self._events.close()

@@ -1,6 +1,6 @@
-"""The table of endpoints: a row each, by its path.
+"""The table of endpoints, a row for each path.
 
-Another endpoint is a row here, and its name in the rows of the vendors that have it
+A new endpoint is a row here, and its name in the rows of the vendors that have it
 (``adapters/registry.py``). Imported by the entries, the commands and ``explain``.
 """
 
@@ -27,7 +27,7 @@ _PICTURE_MARKS = (LongMark(b'"b64_json"', re.compile(rb'"b64_json"()'), b"{}"),)
 
 
 def _dialect(family: Family, peek: Callable[..., Peek]) -> Family:
-    """Return a family whose clients call an endpoint: its errors, with a reader of its own."""
+    """Return a family as the clients of an endpoint use it: its errors, with another reader."""
     client = replace(
         family.client,
         peek=peek,
@@ -40,7 +40,7 @@ def _dialect(family: Family, peek: Callable[..., Peek]) -> Family:
 
 
 def _no_conversation(spans: Spans) -> bytes:
-    """Return no name: each call stands alone."""
+    """Return no name: each call is independent."""
     return b""
 
 
@@ -174,12 +174,12 @@ _ROWS = (
 )
 
 ENDPOINTS: Mapping[str, Endpoint] = {row.endpoint: row for row in _ROWS}
-"""All rows by path; one that names a model has the placeholder."""
+"""All rows by path; a path that names a model has the placeholder."""
 
 VERBS: Mapping[str, Endpoint] = {
     row.endpoint.removeprefix(_MODEL): row for row in _ROWS if row.endpoint.startswith(_MODEL)
 }
-"""Rows whose path names the model, by the verb behind it."""
+"""Rows whose path names the model, by the verb after it."""
 
 _NAMED: tuple[tuple[re.Pattern[str], frozenset[str]], ...] = tuple(
     (re.compile(pattern), frozenset(rows))
@@ -196,7 +196,7 @@ _CHAT_ROWS = frozenset({"", "completions"})
 
 
 def rows_of_name(name: str) -> frozenset[str]:
-    """Return the rows that a model is for by its name, "" for chat. A guess, for lists alone."""
+    """Return the rows that a model's name suggests, "" for chat. A guess, only for lists."""
     return next((rows for pattern, rows in _NAMED if pattern.search(name.lower())), _CHAT_ROWS)
 
 

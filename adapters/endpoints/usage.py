@@ -1,4 +1,4 @@
-"""Readers of usage in answers of endpoints, and what is charged where nothing is reported.
+"""Readers of usage in answers of endpoints, and the charges if nothing is reported.
 
 Facts: the types of the official SDKs of OpenAI, Cohere and Jina. A reader gets the short fields of
 an answer, or an event.
@@ -17,7 +17,7 @@ HasPrice = Callable[[str], bool]
 
 
 def input_usage(answer: Mapping[str, Any]) -> Usage | None:
-    """Return the tokens of an answer that has no output: ``prompt_tokens``, or the total alone."""
+    """Return the tokens of an answer without output: ``prompt_tokens``, or only the total."""
     usage = fields_in(answer, "usage")
     tokens = token_count(usage.get("prompt_tokens"))
     if tokens is None:
@@ -29,7 +29,7 @@ def input_usage(answer: Mapping[str, Any]) -> Usage | None:
 
 
 def search_usage(answer: Mapping[str, Any]) -> Usage | None:
-    """Return the search units that Cohere bills, else the tokens of others."""
+    """Return the search units that Cohere bills, or the tokens that others report."""
     units = token_count(fields_in(answer.get("meta"), "billed_units").get("search_units"))
     if units is None:
         return input_usage(answer)
@@ -37,8 +37,8 @@ def search_usage(answer: Mapping[str, Any]) -> Usage | None:
 
 
 def _kind_usage(answer: Mapping[str, Any], kind: str) -> Usage | None:
-    """Return counts in OpenAI's names of the newer endpoints; output without details is of the
-    kind."""
+    """Return counts in the field names of OpenAI's newer endpoints. Output without details counts
+    as ``kind``."""
     usage = fields_in(answer, "usage")
     inputs, outputs = (token_count(usage.get(f"{side}_tokens")) for side in ("input", "output"))
     if inputs is None or outputs is None:
@@ -71,7 +71,7 @@ def transcript_usage(answer: Mapping[str, Any]) -> Usage | None:
 
 
 def _seconds(value: object) -> Usage | None:
-    """Return seconds of sound, a number or its text; None for what is none."""
+    """Return the usage of seconds of sound, a number or text; None if the value is neither."""
     try:
         seconds = float(value) if isinstance(value, int | float | str) else -1.0
     except ValueError:
@@ -86,20 +86,20 @@ def _use(meter: str, count: int) -> Usage:
 
 
 def no_charge(peek: Peek, inputs: int, units: int, has_price: HasPrice) -> Usage:
-    """Return nothing: what is free unless priced by the call."""
+    """Return no usage: free unless there is a price per call."""
     return Usage()
 
 
 def uses_of_request(peek: Peek, inputs: int, units: int, has_price: HasPrice) -> Usage:
-    """Return the uses that the request itself names: characters, milliseconds of sound."""
+    """Return the uses that the request determines: characters, milliseconds of sound."""
     return Usage(more=peek.asks.uses)
 
 
 def pictures_of_answer(peek: Peek, inputs: int, units: int, has_price: HasPrice) -> Usage:
-    """Return the pictures that were counted in the answer."""
+    """Return the pictures counted in the answer."""
     return _use("image", units)
 
 
 def one_search(peek: Peek, inputs: int, units: int, has_price: HasPrice) -> Usage:
-    """Return one search unit where that has a price, else the estimated tokens."""
+    """Return one search unit if that has a price, otherwise the estimated tokens."""
     return _use("search_unit", 1) if has_price("search_unit") else Usage(inputs)

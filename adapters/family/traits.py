@@ -68,7 +68,7 @@ class Traits(Struct, frozen=True):
     choices: bool = True  # gives several answers to one request (n)
     logprobs: bool = True  # log probabilities, and logit_bias
     verbosity: bool = False  # accepts a verbosity
-    # messages: accepts a choice that forces a tool; false: refuses it, and it becomes a request
+    # messages: accepts a choice that forces a tool; false: refuses it, so a text asks for the tool
     forced_tools: bool = True
     # chat completions: the call ids that it accepts: "nine" letters and digits, or any
     call_ids: Literal["any", "nine"] = "any"

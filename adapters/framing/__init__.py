@@ -1,1 +1,1 @@
-"""Framing of streams: the ends of events, and what their bytes alone say."""
+"""Framing of streams: the ends of events, and facts that need no decoding of their data."""

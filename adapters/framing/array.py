@@ -1,19 +1,19 @@
-"""Framing of a JSON array that arrives in pieces: the ends of its elements.
+"""Framing of a JSON array that arrives in chunks: the ends of its elements.
 
-A sans-io splitter that takes any cut and keeps every byte, with the interface of
-``sse.EventSplitter``; it knows no family. It follows strings and brackets only: whether a piece is
-valid JSON is for its reader to say. Imported by the bridge and by families that stream arrays.
+A sans-io splitter that accepts any cut and keeps every byte, with the interface of
+``sse.EventSplitter``; it knows no family. It follows only strings and brackets: the reader of a
+piece checks whether it is valid JSON. Imported by the bridge and by families that stream arrays.
 """
 
 import re
 
 from adapters.framing.sse import RawPiece, Splitter, read_or_raw
 
-# How a piece begins that holds the first element, when that is an object.
+# The start of a piece whose first element is an object.
 FIRST_OBJECT = re.compile(rb"\A[ \t\r\n\xef\xbb\xbf]*\[[ \t\r\n]*\{")
 
 _BLANKS = re.compile(rb"[ \t\r\n\xef\xbb\xbf]*+")
-# Possessive: every byte is looked at once, however the stream is cut.
+# Possessive: every byte is read once, however the stream is cut.
 _OUTSIDE = rb'(?:[^"\[\]{}]++|"(?:[^"\\]++|\\.)*+")*+'
 _TO_BRACKET = re.compile(_OUTSIDE, re.DOTALL)
 _BRACKET = re.compile(_OUTSIDE + rb"[\[\]{}]", re.DOTALL)
@@ -26,26 +26,26 @@ class JsonArraySplitter(Splitter):
     """Splitter of a stream of bytes into the elements of one JSON array, each with the bytes before
     it.
 
-    What ``feed`` returned, joined, plus ``rest`` is what was fed. The first piece begins with the
-    opening bracket, later ones with a comma; the last one ends with the closing bracket. An element
-    that is no object or array ends no piece: it stands before the next that does. A piece of more
-    than ``max_event_bytes`` comes in ``RawPiece`` s as it arrives; ``oversized`` is true until it
-    ends. What is no array comes as pieces too: an object on its own as one, anything else and all
-    that follows an end as it arrives.
+    The pieces that ``feed`` returned, joined, plus ``rest`` equal the bytes fed. The first piece
+    starts with the opening bracket, later ones with a comma; the last one ends with the closing
+    bracket. An element that is no object or array ends no piece: it precedes the next that does. A
+    piece of more than ``max_event_bytes`` comes as several ``RawPiece`` as it arrives;
+    ``oversized`` is true until it ends. Other input comes as pieces, too: a single object as one
+    piece, anything else, and everything after the end, as it arrives.
     """
 
     __slots__ = ("_depth", "_escaped", "_floor", "_in_string", "_over")
 
     def __init__(self, max_event_bytes: int) -> None:
         super().__init__(max_event_bytes)
-        self._depth = 0  # brackets that are open
-        self._floor = 1  # as many are open between two elements
+        self._depth = 0  # open brackets
+        self._floor = 1  # open brackets between two elements
         self._in_string = False
-        self._escaped = False  # in a string, behind a backslash
-        self._over = False  # the array has ended, or there is none
+        self._escaped = False  # in a string, after a backslash
+        self._over = False  # the array has ended, or the input is no array
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """Take any part of the stream; return the pieces that are complete now, bytes exact."""
+        """Read any part of the stream. Return the pieces that are now complete, byte for byte."""
         pieces: list[bytes] = []
         start = 0
         for end in self._ends(chunk):
@@ -75,7 +75,7 @@ class JsonArraySplitter(Splitter):
         return read_or_raw(end, self._max_event_bytes)
 
     def _ends(self, chunk: bytes) -> list[int]:
-        """Return the offsets in ``chunk`` behind which a piece ends."""
+        """Return the offsets in ``chunk`` where a piece ends."""
         if not chunk:
             return []
         at = 0
@@ -92,7 +92,7 @@ class JsonArraySplitter(Splitter):
         return self._ends_from(chunk, at)
 
     def _ends_from(self, chunk: bytes, at: int) -> list[int]:
-        """Return the offsets behind ``at``, which is in no string unless it is the end."""
+        """Return the ends of pieces after ``at``, which is outside strings or at the end."""
         ends: list[int] = []
         depth = self._depth
         while match := _BRACKET.match(chunk, at):
@@ -115,14 +115,14 @@ class JsonArraySplitter(Splitter):
         return ends
 
     def _leave_string(self, chunk: bytes, at: int) -> int:
-        """Return the offset behind the string that ``at`` is in, or the size when it goes on."""
+        """Return the offset after the string that contains ``at``, or the size if it goes on."""
         self._in_string = True
         if self._escaped:
             at, self._escaped = at + 1, False
         at = _end_of(_STRING_REST, chunk, at)
         if at == len(chunk):
             return at
-        if chunk[at] == _BACKSLASH:  # the last byte: the escaped one is still to come
+        if chunk[at] == _BACKSLASH:  # the last byte; the escaped one follows in the next chunk
             self._escaped = True
         else:
             self._in_string = False
@@ -130,7 +130,7 @@ class JsonArraySplitter(Splitter):
 
 
 def _end_of(pattern: re.Pattern[bytes], data: bytes, at: int) -> int:
-    """Return the end of a match of a pattern that matches everywhere, if only nothing."""
+    """Return the end of a match of a pattern that also matches the empty string."""
     match = pattern.match(data, at)
     assert match is not None
     return match.end()

@@ -1,18 +1,18 @@
-"""Templates of events: most events of a stream differ from the last one in one string alone.
+"""Templates of events: most events of a stream differ from the last one only in one string.
 
-The bytes before and behind that string are learned from an event that was decoded. An event that
-begins and ends with them, with plain text between, means the same and is not decoded, which would
-cost three times as much. Imported by the streams of families.
+The bytes before and after that string are learned from a decoded event. An event that starts and
+ends with them, with plain text between, has the same meaning and is not decoded, which would cost
+three times as much. Imported by the streams of families.
 """
 
 import re
 
 _PLAIN = re.compile(rb"[ !#-\[\]-~]*")  # of a JSON string: ASCII without quotes and escapes
-LEARNED_MAX = 16  # templates of one stream; if its events differ in more, no more are learned
+LEARNED_MAX = 16  # templates of one stream; learning stops after that many
 
 
 class EventTemplate:
-    """The bytes around the text of the last event of a stream that was decoded."""
+    """The bytes around the text of the last decoded event of a stream."""
 
     __slots__ = ("_before", "_behind", "_learned")
 
@@ -22,7 +22,7 @@ class EventTemplate:
         self._learned = 0
 
     def text_length(self, event: bytes) -> int:
-        """Return the length of the text of an event that fits the template, else -1."""
+        """Return the length of the text in an event that fits the template, otherwise -1."""
         before, behind = self._before, self._behind
         if before and event.startswith(before) and event.endswith(behind):
             end = len(event) - len(behind)
@@ -32,7 +32,7 @@ class EventTemplate:
         return -1
 
     def text(self, event: bytes) -> bytes | None:
-        """Return the text, as it stands there, of an event that fits the template; else None."""
+        """Return the undecoded text of an event that fits the template, otherwise None."""
         chars = self.text_length(event)
         if chars < 0:
             return None
@@ -40,12 +40,12 @@ class EventTemplate:
         return event[start : start + chars]
 
     def learn(self, event: bytes, text: str) -> None:
-        """Take the bytes around ``text``, a string that the decoded ``event`` has."""
+        """Learn the bytes around ``text``, a string in the decoded ``event``."""
         if self._learned >= LEARNED_MAX or not text.isascii() or self.text_length(event) >= 0:
             return
         string = b'"%b"' % text.encode()
         start = event.find(string)
-        # A string that occurs twice is ambiguous; before a colon it is the name of a field.
+        # A string that occurs twice is ambiguous; before a colon it is a field's name.
         if (
             start < 0
             or event.find(string, start + 1) >= 0

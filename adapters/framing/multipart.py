@@ -1,7 +1,7 @@
-"""Framing of a form (multipart/form-data) that arrives in pieces: the places of its parts.
+"""Framing of a form (multipart/form-data) that arrives in chunks: the places of its parts.
 
-A sans-io reader that takes any cut. Texts are kept, files only found: where they stand. It raises
-``FormError`` for what is no form; what fields mean is for others to say. Facts: RFC 7578, 2046.
+A sans-io reader that accepts any cut. It keeps texts, but only the places of files. It raises
+``FormError`` if the bytes are no form; it does not interpret the fields. Facts: RFC 7578, 2046.
 """
 
 import re
@@ -24,7 +24,7 @@ class FormError(ValueError):
 
 
 class Part:
-    """A part: its name, the place of its content in the body; ``text`` None: it is a file."""
+    """A part: its name and the place of its content in the body. ``text``: None for a file."""
 
     __slots__ = ("end", "name", "start", "text")
 
@@ -33,7 +33,7 @@ class Part:
 
 
 def boundary_of(content_type: str) -> bytes | None:
-    """Return the boundary in a content type; None when it is none of a form."""
+    """Return the boundary in a content type; None if it is not that of a form."""
     kind, _, parameters = content_type.partition(";")
     match = _BOUNDARY.search(parameters)
     if kind.strip().lower() != "multipart/form-data" or match is None:
@@ -42,12 +42,12 @@ def boundary_of(content_type: str) -> bytes | None:
 
 
 class FormReader:
-    """Reader of one form; ``feed`` it in pieces, then ``close`` it for its parts."""
+    """Reader of one form: ``feed`` it chunks, then ``close`` it to get its parts."""
 
     def __init__(self, boundary: bytes) -> None:
         self._delimiter = b"\r\n--" + boundary
         self._state = _PREAMBLE
-        # as if a line had ended before the body, so that the first delimiter is like the others
+        # As if a line had ended before the body, so that the first delimiter is like the others.
         self._rest = b"\r\n"
         self._at = -2  # the offset of the rest in the body
         self._parts: list[Part] = []
@@ -63,20 +63,20 @@ class FormReader:
             if end is None:
                 break
             used = end
-        if self._state == _CONTENT:  # all but what may begin a delimiter
+        if self._state == _CONTENT:  # all except a possible start of a delimiter
             free = max(used, len(data) - len(self._delimiter) - 3)
             self._take(data[used:free])
             used = free
         self._rest, self._at = data[used:], self._at + used
 
     def close(self) -> list[Part]:
-        """Return the parts of a form that was fed to its end. Raises FormError."""
+        """Return the parts of a completely fed form. Raises FormError."""
         if self._state != _DONE:
             raise FormError("the form has no end")
         return self._parts
 
     def _step(self, data: bytes, at: int) -> int | None:
-        """Go on by a delimiter or a head; return the offset behind it, None when it is not here."""
+        """Read a delimiter or a part's headers. Return the offset after it; None if incomplete."""
         if self._state == _HEAD:
             end = data.find(b"\r\n\r\n", at)
             if end < 0:
@@ -86,7 +86,7 @@ class FormReader:
             self._begin(data[at:end], self._at + end + 4)
             return end + 4
         mark, place, behind = b"", at - 1, 0
-        while mark not in (b"--", b"\r\n"):  # else it is content that begins like a delimiter
+        while mark not in (b"--", b"\r\n"):  # otherwise it is content that starts like a delimiter
             place = data.find(self._delimiter, place + 1)
             behind = place + len(self._delimiter)
             mark = data[behind : behind + 2]

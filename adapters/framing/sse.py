@@ -1,6 +1,6 @@
 """Framing of server-sent events: the ends of events, and the fields of their lines.
 
-A sans-io splitter that takes any cut and keeps every byte; it knows no family. Lines end with LF,
+A sans-io splitter that accepts any cut and keeps every byte; it knows no family. Lines end with LF,
 CR LF or CR, also mixed, as the standard says. Imported by the bridge and by the families' streams.
 """
 
@@ -9,27 +9,27 @@ import re
 BOM = b"\xef\xbb\xbf"
 _CR, _LF = 13, 10
 _IDLE_BEGINS = b"\r\n:"
-_NO_EVENT = frozenset((b"", b"\r", b"\n", b":"))  # begins of blank lines and comments
+_NO_EVENT = frozenset((b"", b"\r", b"\n", b":"))  # starts of blank lines and comments
 
-# Atomic groups: CR LF is one line end and must not be taken apart into a blank line.
+# Atomic groups: CR LF is one line end and must not be split into a blank line.
 _BLANK_LINE = re.compile(rb"(?>\r\n|\n|\r)(?>\r\n|\n|\r)")
-# Blank lines, and comments that belong to no event.
+# Blank lines, and comments outside events.
 _IDLE = re.compile(rb"(?:[\r\n]++|(?::[^\r\n]*+(?>\r\n|\n|\r))++(?>\r\n|\n|\r))++")
-# A line that is read, behind the end of the one before: name, colon, value. Others, of which an
-# event may have thousands, are passed over at the speed of C.
+# A line that is read, after the end of the previous one: name, colon, value. An event may have
+# thousands of other lines, which the pattern skips at the speed of C.
 _READ = rb"(data|event)(?:(:) ?([^\r\n]*+))?(?=[\r\n]|\Z)"
 _FIRST_LINE = re.compile(rb"(?:\xef\xbb\xbf)?" + _READ)
 _NEXT_LINE = re.compile(rb"[\r\n]" + _READ)
-MAX_EVENT_ITEMS = 65_536  # lines, or objects, of an event that is read: a microsecond for each
-BEGIN_BYTES = 256  # of a body, by which a stream of events is known
+MAX_EVENT_ITEMS = 65_536  # limit of lines, or objects, of an event: a microsecond for each
+BEGIN_BYTES = 256  # of a body, enough to recognize a stream of events
 _BEGINS = (b":", b"data:", b"event:", b"id:", b"retry:")
-_AT_ONCE_BYTES = 131_072  # that are cut without a look at each event
-_CONTEXT_BYTES = 3  # as much of the past as a blank line that is being completed may begin in
+_AT_ONCE_BYTES = 131_072  # limit of data that is cut without looking at each event
+_CONTEXT_BYTES = 3  # bytes of the past in which an unfinished blank line may start
 
 
 def begins_events(body: bytes) -> bool | None:
-    """Return true when a body, or the beginning of one, is a stream of events, false when it is
-    anything else; None while its first BEGIN_BYTES do not say."""
+    """Return true if a body, or the start of one, is a stream of events, false if it is anything
+    else; None while fewer than BEGIN_BYTES leave it open."""
     start = body[:BEGIN_BYTES].removeprefix(BOM).lstrip(b" \t\r\n")
     if start.startswith(_BEGINS):
         return True
@@ -38,14 +38,14 @@ def begins_events(body: bytes) -> bool | None:
 
 
 class RawPiece(bytes):
-    """A piece of an event that is larger than the limit, or such an event that has more than
-    MAX_EVENT_ITEMS: to be passed on as it is, not to be read."""
+    """A piece of an event over the size limit, or an event with more than MAX_EVENT_ITEMS. It is
+    passed on unread."""
 
     __slots__ = ()
 
 
 def read_or_raw(event: bytes, max_event_bytes: int) -> bytes:
-    """Return a whole event, as a ``RawPiece`` when it is too large to be read."""
+    """Return a whole event, as a ``RawPiece`` if it is too large to be read."""
     size = len(event)
     if size <= min(MAX_EVENT_ITEMS, max_event_bytes):
         return event
@@ -54,13 +54,13 @@ def read_or_raw(event: bytes, max_event_bytes: int) -> bytes:
 
 
 class IdlePiece(bytes):
-    """Blank lines and comments that belong to no event: there is nothing to read in them."""
+    """Blank lines and comments outside events, which contain nothing to read."""
 
     __slots__ = ()
 
 
 class Splitter:
-    """The base of splitters: the piece that has begun, and its limit."""
+    """The base of splitters: the incomplete piece, and its limit."""
 
     __slots__ = ("_max_event_bytes", "_tail", "oversized")
 
@@ -71,21 +71,21 @@ class Splitter:
 
     @property
     def rest(self) -> bytes:
-        """The beginning of a piece that has not ended yet."""
+        """The start of a piece that has not ended yet."""
         return bytes(self._tail)
 
     @property
     def empty(self) -> bool:
-        """True when the next byte begins a piece."""
+        """True if the next byte starts a piece."""
         return not self._tail and not self.oversized
 
 
 class EventSplitter(Splitter):
     """Splitter of a stream of bytes into events, each with the blank line that ends it.
 
-    What ``feed`` returned, joined, plus ``rest`` is what was fed. An event of more than
-    ``max_event_bytes`` comes in ``RawPiece`` s as it arrives; ``oversized`` is true until it ends.
-    What stands between two events is one ``IdlePiece``, as far as it has come.
+    The pieces that ``feed`` returned, joined, plus ``rest`` equal the bytes fed. An event of more
+    than ``max_event_bytes`` comes as several ``RawPiece`` as it arrives; ``oversized`` is true
+    until it ends. Bytes between two events, as far as they have arrived, are one ``IdlePiece``.
     """
 
     __slots__ = ("_edge",)
@@ -95,7 +95,7 @@ class EventSplitter(Splitter):
         self._edge = b""  # last bytes of an oversized event that were passed on
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """Take any piece of the stream; return the events that are complete now, bytes exact."""
+        """Read any chunk of the stream. Return the events that are now complete, byte for byte."""
         pieces: list[bytes] = []
         if self.oversized:
             chunk = self._feed_oversized(chunk, pieces)
@@ -119,12 +119,12 @@ class EventSplitter(Splitter):
         return pieces
 
     def _cut(self, data: bytes, scan_from: int, pieces: list[bytes]) -> bytes:
-        """Cut the events that are complete in ``data``, which begins with one; return the rest."""
+        """Cut the complete events from ``data``, which starts with one. Return the rest."""
         start, size = 0, len(data)
         at_once = size <= min(self._max_event_bytes, _AT_ONCE_BYTES)
         blank = _plain_blank_line(data) if at_once else b""
         if blank:
-            # The way of nearly all vendors, ten times faster than the walk below.
+            # The form of nearly all vendors, ten times faster than the loop below.
             *events, rest = data.split(blank)
             for event in events:
                 if event[:1] in _NO_EVENT:
@@ -147,7 +147,7 @@ class EventSplitter(Splitter):
         return data[start:]
 
     def _feed_oversized(self, chunk: bytes, pieces: list[bytes]) -> bytes:
-        """Pass on what belongs to the oversized event; return what comes after it."""
+        """Pass on the rest of the oversized event. Return the bytes after it."""
         edge = self._edge
         seen = edge + chunk
         end = _end_of_event(seen, 0)
@@ -164,7 +164,7 @@ class EventSplitter(Splitter):
 
 
 def _plain_blank_line(data: bytes) -> bytes:
-    """Return the blank line that ends each event; empty when lines end in several ways."""
+    """Return the blank line that ends each event; empty if line ends are mixed."""
     line_end = b"\r\n" if _CR in data else b"\n"
     if line_end == b"\r\n" and not (data.count(b"\r") == data.count(b"\n") == data.count(line_end)):
         return b""
@@ -172,13 +172,13 @@ def _plain_blank_line(data: bytes) -> bytes:
 
 
 def _end_of_event(data: bytes | bytearray, scan_from: int) -> int:
-    """Return the offset behind the first blank line, -1 when there is none yet."""
+    """Return the offset after the first blank line, -1 if there is none yet."""
     match = _BLANK_LINE.search(data, scan_from)
     if match is None:
         return -1
     end = match.end()
-    # A lone CR at the very end after a line that ended with LF is half of a CR LF: its LF belongs
-    # to this event. In a stream of CRs only nothing waits.
+    # A lone CR at the very end, after a line that ended with LF, is half of a CR LF whose LF
+    # belongs to this event. A stream with only CRs does not wait.
     if end == len(data) and data[end - 1] == _CR and data[end - 2] == _LF:
         return -1
     return end
@@ -195,12 +195,12 @@ def data_lines(event: bytes) -> list[tuple[int, bytes]]:
 
 
 def is_idle(event: bytes) -> bool:
-    """Return true when an event is blank lines and comments alone."""
+    """Return true if an event consists of blank lines and comments only."""
     return _IDLE.fullmatch(event.removeprefix(BOM)) is not None
 
 
 def event_fields(event: bytes) -> tuple[str | None, bytes | None]:
-    """Return the name and the data of one event; None for what it does not have.
+    """Return the name and the data of one event; None for each that is missing.
 
     Several data lines are joined by LF; comments and unknown fields are skipped.
     """
@@ -220,7 +220,7 @@ def event_fields(event: bytes) -> tuple[str | None, bytes | None]:
 
 
 def place_in_event(event: bytes, offset: int) -> int:
-    """Return the offset in ``event`` of the byte at ``offset`` of its joined data."""
+    """Return the offset in ``event`` of the byte at ``offset`` in its joined data."""
     for start, line in data_lines(event):
         if offset <= len(line):
             return start + offset

@@ -1,6 +1,6 @@
-"""Edits of a JSON object by paths: values removed, put where there is none, or replaced.
+"""Edits of a JSON object by paths: values are removed, added if absent, or replaced.
 
-What no path leads to keeps its bytes. Imported by the relay, for channels with such edits, and for
+Bytes outside the paths stay unchanged. Imported by the relay, for channels with such edits and for
 fields that an upstream refuses.
 """
 
@@ -9,17 +9,17 @@ from typing import Literal, cast
 
 from adapters.json.jsonio import Spans, dumps_text, elements, inner_level
 
-# "remove"; "prune": objects, too, that have nothing else
+# "remove"; "prune": removes the value, and objects that are empty then
 _Kind = Literal["remove", "prune", "default", "set"]
 Path = tuple[str, ...]
-Edit = tuple[str, Path, bytes | None]  # a kind but "prune", a path, the new value in JSON
-_ALL = "*"  # in a path: all elements of an array, all names of an object
+Edit = tuple[str, Path, bytes | None]  # a kind except "prune", a path, the new value in JSON
+_ALL = "*"  # in a path: all elements of an array, or all fields of an object
 _NULL = b"null"
 
 
 def edited(spans: Spans, edits: Iterable[Edit]) -> bytes:
-    """Return the body of ``spans`` with the edits; the same object when they change nothing. Raise
-    Fault INVALID_FIELD when an object on the way has a key twice."""
+    """Return the body of ``spans`` with the edits; the same object if nothing changes. Raises Fault
+    INVALID_FIELD if an object on a path has a duplicate key."""
     values: dict[str, bytes | None] = {}
     for kind, path, value in edits:
         _edit(spans, values, path, cast(_Kind, kind), value)
@@ -27,8 +27,8 @@ def edited(spans: Spans, edits: Iterable[Edit]) -> bytes:
 
 
 def without_fields(spans: Spans, paths: Iterable[Path]) -> tuple[bytes, list[Path]]:
-    """Return the body without the values at the paths, and without objects that are empty then; and
-    the paths that led to some. Raise Fault as ``edited`` does."""
+    """Return the body without the values at the paths and without objects that are empty then, and
+    the paths where a value was found. Raises Fault as ``edited`` does."""
     values: dict[str, bytes | None] = {}
     removed = [path for path in paths if _edit(spans, values, path, "prune")]
     return _with(spans, values), removed
@@ -41,8 +41,7 @@ def _edit(
     kind: _Kind,
     value: bytes | None = None,
 ) -> bool:
-    """Make one edit of the top-level ``values`` that have changed; return whether it changed
-    one."""
+    """Make one edit of the changed top-level ``values``. Return whether it changed anything."""
     name = path[0]
     before = values[name] if name in values else spans.raw(name)
     after = _changed(before, path[1:], kind, value)
@@ -53,7 +52,7 @@ def _edit(
 
 
 def _changed(text: bytes | None, path: Path, kind: _Kind, value: bytes | None) -> bytes | None:
-    """Return a value after an edit, None: it is absent; the same object when nothing changes."""
+    """Return a value after an edit (None: absent); the same object if nothing changes."""
     if not path:
         return text if kind == "default" and text not in (None, _NULL) else value
     if text is None or text == _NULL:
@@ -87,7 +86,7 @@ def _changed_array(text: bytes, path: Path, kind: _Kind, value: bytes | None) ->
     ]
     if all(new is old for new, old in zip(after, before, strict=True)):
         return text
-    if kind == "prune":  # others keep their places
+    if kind == "prune":  # the other elements keep their indexes
         after = [b"{}" if element is None else element for element in after]
     return b"[" + b",".join(element for element in after if element is not None) + b"]"
 
@@ -99,12 +98,12 @@ def _nested(path: Path, value: bytes) -> bytes:
 
 
 def _with(spans: Spans, values: Mapping[str, bytes | None]) -> bytes:
-    """Return the object with other values of some fields, None: without it; new ones come last."""
+    """Return the object with new values for some fields (None: removed); new fields come last."""
     if not values:
         return spans.body
     body, at, pieces, removed = spans.body, spans.opening, list[bytes](), False
     for name, place in sorted(spans.places.items(), key=lambda item: item[1]):
-        key = body[at : place.start]  # with the comma before it
+        key = body[at : place.start]  # including the comma before it
         value = values[name] if name in values else body[place.start : place.end]
         at = place.end
         if value is not None:

@@ -1,12 +1,13 @@
 """Reading and writing JSON: the only home of ujson, and of msgspec's use in the adapters.
 
-Three readers. ``top_level`` and ``loads`` are strict, for what clients send: what two parsers
-could read in two ways is refused, since the gateway bills by its reading and the upstream acts on
-its own. ``loads_loose`` and the decoders of ``decoder`` are for what upstreams send: it must be
-understood, not judged. ``locate`` finds the place of one value, so that it can be replaced and
-every other byte kept; ``decode_element`` stops behind one value, which only the standard library's
-parser can. Facts: ujson takes NaN, lone surrogates, control characters and ``1.``; msgspec none of
-them, but keeps the last of doubled keys; neither notices bad UTF-8 in what it skips.
+There are three kinds of readers. ``top_level`` and ``loads`` are strict, for bodies of clients:
+they refuse anything that two parsers could read differently, because the gateway bills by its
+reading while the upstream acts on its own. ``loads_loose`` and the decoders of ``decoder`` are
+lenient, for answers of upstreams. ``locate`` finds the place of one value, so that it can be
+replaced and every other byte kept; ``decode_element`` stops after one value, which only the
+standard library's parser can. Facts: ujson accepts NaN, lone surrogates, control characters and
+``1.``; msgspec accepts none of these, but keeps the last of duplicate keys; neither notices bad
+UTF-8 in parts that it skips.
 """
 
 import json
@@ -29,30 +30,30 @@ T = TypeVar("T")
 replace_fields = msgspec.structs.replace
 
 MAX_TOP_LEVEL_FIELDS = 1000  # two million one-byte fields would cost 400 MB and a second
-MAX_NAME_CHARS = 128  # of a field's name in a message
-MAX_VALUE_BYTES = 65536  # of a value that is decoded; those that are read are short
-# Of a body, to bound the decoder's time. No request that a model can take has half as many tokens.
+MAX_NAME_CHARS = 128  # of a field's name in an error message
+MAX_VALUE_BYTES = 65536  # of a decoded value; the fields that are read are short
+# Limit of values in a body, to bound decoding time. No model accepts half as many tokens.
 MAX_VALUES = 1_000_000
 BOM = b"\xef\xbb\xbf"
 
-# What a decoder made by decoder() may raise for bytes that do not fit its type.
+# Exceptions of a decoder made by decoder() for bytes that do not fit its type.
 DECODE_ERRORS = (ValueError, RecursionError)
 
-_UTF8_PIECE_BYTES = 65536  # checked piece by piece: a str of 32 MiB may take 128
+_UTF8_PIECE_BYTES = 65536  # checked in pieces: a str of 32 MiB may take 128
 _BYTE_IN_ERROR = re.compile(r"\(byte (\d+)\)")
 _KEY = re.compile(rb'[ \t\r\n]*("(?:[^"\\]++|\\.)*+")[ \t\r\n]*:[ \t\r\n]*', re.DOTALL)
 _OBJECT = re.compile(rb"[ \t\r\n]*\{")
 _BETWEEN = re.compile(rb"[ \t\r\n]*,")
 _SURROGATE_ESCAPE = re.compile(rb"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
 _BLANK = 32
-# What is larger may hold so many fields that they must be counted while they are read.
+# Fields of larger bodies are counted while they are read, because there may be too many.
 _PLAIN_BODY_BYTES = 65536
 _BETWEEN_ELEMENTS = re.compile(r"[ \t\r\n]*,?[ \t\r\n]*")
 _CONTROL_TO_BLANK = bytes(32 if i < 32 else i for i in range(256))
 
 
 class _Doubled(Exception):
-    """An object that has a key twice; ends its decoding."""
+    """A duplicate key in an object; ends its decoding."""
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -81,24 +82,24 @@ class Spans(Struct, frozen=True):
     """The top-level fields of a JSON object, by the place of their undecoded values."""
 
     body: bytes
-    opening: int  # offset just behind the opening brace
+    opening: int  # offset after the opening brace
     places: dict[str, Span]
 
     def get(self, name: str) -> Span | None:
-        """Return the span of the value of ``name``; None when the field is absent."""
+        """Return the span of the value of ``name``; None if the field is absent."""
         return self.places.get(name)
 
     def __contains__(self, name: str) -> bool:
         return name in self.places
 
     def raw(self, name: str) -> bytes | None:
-        """Return the text of the value of ``name``, as it was sent; None when absent."""
+        """Return the undecoded text of the value of ``name``; None if absent."""
         span = self.places.get(name)
         return None if span is None else self.body[span.start : span.end]
 
     def value(self, name: str) -> Any:
-        """Return the decoded value of ``name``; None when absent or null. Raise Fault INVALID_FIELD
-        when it is out of range or longer than MAX_VALUE_BYTES."""
+        """Return the decoded value of ``name``; None if absent or null. Raises Fault INVALID_FIELD
+        if it is out of range or longer than MAX_VALUE_BYTES."""
         span = self.places.get(name)
         if span is None:
             return None
@@ -119,8 +120,8 @@ class Spans(Struct, frozen=True):
 
 
 class _Key:
-    """A key of the object that is being read. Two of one name are different objects, so the dict
-    that msgspec makes keeps both, in their order, and a doubled key cannot hide."""
+    """A key of an object being read. Two keys of the same name are different objects, so the dict
+    that msgspec makes keeps both, in order, and a duplicate key is noticed."""
 
     __slots__ = ("name",)
 
@@ -129,11 +130,11 @@ class _Key:
 
 
 class _TooManyFields(Exception):
-    """More than MAX_TOP_LEVEL_FIELDS fields in an object; ends its reading."""
+    """More than MAX_TOP_LEVEL_FIELDS fields in an object; ends the reading."""
 
 
 def dumps(value: object) -> bytes:
-    """Encode as ASCII JSON without blanks. Raise OverflowError for NaN and infinities."""
+    """Encode as ASCII JSON without blanks. Raises OverflowError for NaN and infinities."""
     text: str = ujson.dumps(value, ensure_ascii=True, escape_forward_slashes=False, allow_nan=False)
     return text.encode("ascii")
 
@@ -144,8 +145,8 @@ def dumps_text(text: str) -> bytes:
 
 
 def compact(value: object) -> str:
-    """Encode as JSON text without blanks, for a string inside JSON. Raise OverflowError for NaN,
-    infinities and what is nested too deeply."""
+    """Encode as JSON text without blanks, for a string inside JSON. Raises OverflowError for NaN,
+    infinities and values that are nested too deeply."""
     text: str = ujson.dumps(
         value, ensure_ascii=False, escape_forward_slashes=False, allow_nan=False
     )
@@ -153,7 +154,7 @@ def compact(value: object) -> str:
 
 
 def loads(data: bytes) -> Any:
-    """Decode strictly. Raise INVALID_JSON with line and column, INVALID_FIELD for huge numbers."""
+    """Decode strictly. Raises INVALID_JSON with line and column, INVALID_FIELD for huge numbers."""
     _check_utf8(data)
     try:
         return msgspec.json.decode(data)
@@ -165,9 +166,9 @@ def loads(data: bytes) -> Any:
 
 
 def loads_unique(data: bytes, path: str) -> Any:
-    """Decode a value inside of what ``top_level`` has read, numbers as floats. Raise Fault
-    INVALID_FIELD, with the value's ``path``, when an object in it has a key twice: of such a field
-    vendors differ in which one they obey."""
+    """Decode a value inside a body that ``top_level`` has read, with numbers as floats. Raises
+    Fault INVALID_FIELD, with the value's ``path``, if an object in it has a duplicate key: vendors
+    differ in which one they use."""
     try:
         return _decode_unique(data.decode())
     except _Doubled as error:
@@ -178,12 +179,12 @@ def loads_unique(data: bytes, path: str) -> Any:
 
 
 def loads_loose(data: bytes) -> Any:
-    """Decode leniently what an upstream sent. Raise ValueError when it is not JSON."""
+    """Decode leniently what an upstream sent. Raises ValueError if it is not JSON."""
     return ujson.loads(data)
 
 
 def loads_or_none(data: bytes) -> Any:
-    """Decode as ``loads_loose``; return None for what cannot be read."""
+    """Decode as ``loads_loose`` does; return None if it cannot be read."""
     try:
         return loads_loose(data)
     except ValueError:
@@ -191,29 +192,29 @@ def loads_or_none(data: bytes) -> Any:
 
 
 def decoder(shape: type[T]) -> Callable[[bytes], T]:
-    """Return a fast decoder for one shape, unknown fields skipped. It raises one of DECODE_ERRORS
-    for bytes that do not fit; ``loads_loose`` may still read them."""
+    """Return a fast decoder for one shape, which skips unknown fields. It raises one of
+    DECODE_ERRORS if bytes do not fit; ``loads_loose`` may still read them."""
     return msgspec.json.Decoder(shape).decode
 
 
 def top_level(body: bytes) -> Spans:
     """Find the places of the fields of the JSON object ``body``.
 
-    Raise Fault INVALID_JSON when it is not one JSON object in UTF-8, INVALID_FIELD when a key comes
-    twice (also in two spellings) or there are more than MAX_TOP_LEVEL_FIELDS.
+    Raises Fault INVALID_JSON if it is not one JSON object in UTF-8, INVALID_FIELD if a key is
+    duplicate (also in another spelling) or there are more than MAX_TOP_LEVEL_FIELDS.
     """
     _check_utf8(body)
     return _plain_spans(body) or _walk(body, _entries(body))
 
 
 def inner_level(text: bytes) -> Spans:
-    """Find the fields of an object inside a text that has gone through ``top_level``."""
+    """Find the fields of an object inside a text that ``top_level`` has checked."""
     return _plain_spans(text) or _walk(text, _entries(text))
 
 
 def top_level_steps(body: bytes) -> Steps[Spans]:
-    """Find the places of the fields as ``top_level`` does, of large bodies, in steps. Raise Fault
-    INVALID_FIELD, too, for more than MAX_VALUES values."""
+    """Find the places of the fields as ``top_level`` does, for large bodies, in steps. Also raises
+    Fault INVALID_FIELD for more than MAX_VALUES values."""
     if (yield from has_more_values(body, MAX_VALUES)):
         message = f"The body has more than {MAX_VALUES} JSON values; no model can take so many."
         raise Fault(Condition.INVALID_FIELD, message)
@@ -225,7 +226,7 @@ def top_level_steps(body: bytes) -> Steps[Spans]:
 
 
 def utf8_steps(data: bytes) -> Steps[None]:
-    """Check in steps that ``data`` is UTF-8; raise Fault INVALID_JSON when it is not."""
+    """Check in steps that ``data`` is UTF-8. Raises Fault INVALID_JSON if it is not."""
     if data.isascii():
         return
     _check_beginning(data)
@@ -236,8 +237,8 @@ def utf8_steps(data: bytes) -> Steps[None]:
 
 
 def elements(text: bytes) -> list[Raw] | None:
-    """Return the elements of a JSON array inside a text that has gone through ``top_level``,
-    undecoded; None when it is no array. ``loads`` decodes one."""
+    """Return the undecoded elements of a JSON array inside a text that ``top_level`` has checked;
+    None if it is no array. ``loads`` decodes an element."""
     try:
         return _decode_elements(text)
     except DECODE_ERRORS:
@@ -249,15 +250,15 @@ def element_spans(spans: Spans, name: str) -> list[Span]:
     text, start = spans.raw(name) or b"", spans.places[name].start
     places, at = [], 1
     for element in map(bytes, elements(text) or ()):
-        at = text.index(element, at)  # between two elements stand blanks and a comma alone
+        at = text.index(element, at)  # only blanks and a comma are between two elements
         places.append(Span(start + at, start + at + len(element)))
         at += len(element)
     return places
 
 
 def decode_element(array: str, at: int) -> tuple[Any, int] | None:
-    """Return the next element of a valid JSON array and the offset behind it; None when there is
-    none, or the text ends in it. ``at``: 1, then the offset that was returned."""
+    """Return the next element of a valid JSON array and the offset after it; None at the end, or if
+    the text breaks off. ``at``: 1, then each returned offset."""
     match = _BETWEEN_ELEMENTS.match(array, at)
     try:
         return _decode_one(array, match.end() if match else at)
@@ -269,8 +270,8 @@ def locate(data: bytes, *path: str) -> Span | None:
     """Return the place of the value at ``path`` ("message", "model") in a JSON object of an
     upstream.
 
-    None when a field of the path is absent or on the way there is no object. Raise Fault
-    UPSTREAM_INVALID when the place is ambiguous: no JSON object, or a doubled key on the way.
+    None if a field of the path is absent or a value on the path is no object. Raises Fault
+    UPSTREAM_INVALID if the place is ambiguous: no JSON object, or a duplicate key on the path.
     """
     place: Span | None = None
     for name in path:
@@ -280,7 +281,7 @@ def locate(data: bytes, *path: str) -> Span | None:
         span = spans_of_upstream(text).places.get(name)
         if span is None:
             return None
-        if place is not None:  # its text began inside the data
+        if place is not None:  # offsets in the text are relative to the place
             span = Span(place.start + span.start, place.start + span.end)
         place = span
     return place
@@ -288,9 +289,9 @@ def locate(data: bytes, *path: str) -> Span | None:
 
 def replace(data: bytes, edits: dict[Span, bytes]) -> bytes:
     """Return ``data`` with the text of each span replaced; the spans do not overlap."""
-    # Of megabytes there shall be no second copy.
+    # Avoid a second copy of megabytes.
     text = data if len(data) <= _PLAIN_BODY_BYTES else memoryview(data)
-    if len(edits) == 1:  # as most are: half the work
+    if len(edits) == 1:  # the usual case: half the work
         ((span, new),) = edits.items()
         return b"".join((text[: span.start], new, text[span.end :]))
     pieces: list[bytes | memoryview] = []
@@ -302,14 +303,14 @@ def replace(data: bytes, edits: dict[Span, bytes]) -> bytes:
 
 
 def spans_of_upstream(text: bytes) -> Spans:
-    """Return the fields of a JSON object of an upstream, also of one that is read leniently. Raise
-    Fault UPSTREAM_INVALID when it is none, or has a key twice."""
+    """Return the fields of an upstream's JSON object, even if only a lenient reader accepts it.
+    Raises Fault UPSTREAM_INVALID if it is no object or has a duplicate key."""
     try:
         return _plain_spans(text) or _walk(text, _entries(text))
     except Fault:
         pass
-    # Lone surrogates and raw control characters offend msgspec, yet clients read them. Blotting
-    # them out keeps every offset, and only offsets are needed.
+    # msgspec rejects lone surrogates and raw control characters, but clients read them. Replacing
+    # them keeps every offset, and only offsets are needed.
     plain = _SURROGATE_ESCAPE.sub(rb"\\u0020", text.translate(_CONTROL_TO_BLANK))
     try:
         return _walk(plain, _entries(plain))
@@ -318,12 +319,11 @@ def spans_of_upstream(text: bytes) -> Spans:
 
 
 def _plain_spans(body: bytes) -> Spans | None:
-    """Return the fields of an object that is written the way of nearly all clients; None for any
-    other.
+    """Return the fields of an object in the form that nearly all clients write; None for any other.
 
-    That is: no blanks but one behind a colon or comma, no escapes in names. Four times faster than
-    the walk below. It accounts for every byte up to the closing brace: of a doubled key the decoder
-    keeps one, so that the rest does not fit.
+    The form: at most one blank after a colon or comma, no escapes in names. This is four times
+    faster than ``_walk``. It accounts for every byte up to the closing brace: of duplicate keys the
+    decoder keeps one, so the rest does not match.
     """
     if len(body) > _PLAIN_BODY_BYTES or not body.startswith(b'{"'):
         return None
@@ -338,7 +338,7 @@ def _plain_spans(body: bytes) -> Spans | None:
             at += 2 if body[at + 1] == _BLANK else 1
         key = f'"{name}":'.encode()
         start = at + len(key)
-        if body[at:start] != key:  # quicker than `startswith`, which makes no copy of a value
+        if body[at:start] != key:  # faster than `startswith`; copies no value
             return None
         if body[start] == _BLANK:
             start += 1
@@ -382,7 +382,7 @@ def _walk(body: bytes, entries: dict[_Key, Raw]) -> Spans:
             at = _matched(_BETWEEN, body, at)
         start = _matched(_KEY, body, at)
         at = start + len(memoryview(value))
-        # The walk must agree with the parser byte for byte, else a place would be a guess.
+        # The walk must agree with the parser byte for byte, or a place would be a guess.
         if Raw(memoryview(body)[start:at]) != value:
             raise Fault(Condition.INVALID_JSON)
         if key.name in places:
@@ -428,7 +428,7 @@ def _check_piece(data: bytes, at: int) -> int:
 
 
 def _refuse(data: bytes, error: Exception) -> NoReturn:
-    """Raise INVALID_JSON for ``data``, with the place where the parser gave up."""
+    """Raise INVALID_JSON for ``data``, with the position where the parser failed."""
     if isinstance(error, RecursionError):
         raise Fault(Condition.INVALID_JSON, "The body is nested too deeply.") from None
     if b"\x00" in data[:4]:

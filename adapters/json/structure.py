@@ -1,9 +1,9 @@
 """The structure of large JSON texts, read slice by slice, since a decoder cannot be interrupted.
 
 For requests: the number of values, so that a decoder gets only what it can finish soon. For
-answers: the places of the top-level fields. Only strings and brackets are followed; whether the
+answers: the places of the top-level fields. Only strings and brackets are followed. Whether the
 text is valid JSON is checked by the decoders of ``jsonio``, if at all. The functions are steps:
-generators that work for some ms between two yields. Standard library only.
+generators that work for a few ms between two yields. Standard library only.
 """
 
 import re
@@ -14,16 +14,16 @@ from typing import NamedTuple, TypeVar
 
 T = TypeVar("T")
 
-# Steps of a long work, with its result at their end. Others may have their turn at each yield;
-# where it yields True they must, for the next step is long and cannot be cut.
+# Steps of a long computation, with its result at the end. Other tasks may run at each yield. At a
+# yield of True they must run, because the next step is long and cannot be split.
 Steps = Generator[bool, None, T]
 
-VALUES_AT_ONCE = 128  # that are made or written between two yields, some µs each
-SLICE_BYTES = 32_768  # about 5 ms of the slowest text
-MAX_FIELDS = 1000  # at the top; each may cost a slow look at its slice
+VALUES_AT_ONCE = 128  # created or written between two yields, some µs each
+SLICE_BYTES = 32_768  # about 5 ms for the slowest text
+MAX_FIELDS = 1000  # at the top level; each may need a slow scan of its slice
 
 _COUNTED_AT_ONCE_BYTES = 1 << 20
-_SEPARATORS = (b",", b"[", b"{")  # there are at most so many values, and one
+_SEPARATORS = (b",", b"[", b"{")  # their number plus one is the most values possible
 _WHOLE_TOKENS = re.compile(rb'(?:[^"]++|"(?:[^"\\]++|\\.)*+")*+', re.DOTALL)
 _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 _IN_STRING = re.compile(rb"(?:[^\"\\]++|\\.)*+", re.DOTALL)
@@ -53,9 +53,9 @@ class TopLevelField(NamedTuple):
 
 
 def has_more_values(text: bytes, limit: int) -> Steps[bool]:
-    """Return true when a JSON text has more values than ``limit``, those in its objects and arrays
-    included. Of a text that is not JSON it is a guess."""
-    most = 0  # those in strings are no separators
+    """Return true if a JSON text has more values than ``limit``, including those in its objects and
+    arrays. For a text that is not JSON it is a guess."""
+    most = 0  # too high: separators in strings are counted, too
     for at in range(0, len(text), _COUNTED_AT_ONCE_BYTES):
         end = at + _COUNTED_AT_ONCE_BYTES
         most += sum(text.count(separator, at, end) for separator in _SEPARATORS)
@@ -73,8 +73,8 @@ def has_more_values(text: bytes, limit: int) -> Steps[bool]:
 
 
 def fields_of(text: bytes) -> Steps[list[TopLevelField] | None]:
-    """Return the fields of a JSON object, in their order; None when it is no object, is cut off, or
-    has more than MAX_FIELDS. What is inside of their values is not judged."""
+    """Return the fields of a JSON object in order; None if it is no object, is truncated, or has
+    more than MAX_FIELDS. The inside of the values is not checked."""
     reader = _FieldReader()
     for start, end in _outside_strings(text):
         if not reader.read(text, start, end):
@@ -84,8 +84,8 @@ def fields_of(text: bytes) -> Steps[list[TopLevelField] | None]:
 
 
 def end_of_piece(text: bytes, at: int) -> int:
-    """Return the next offset from ``at`` on that is not in the middle of a character of UTF-8,
-    which has four bytes at most."""
+    """Return the next offset from ``at`` on that is not inside a UTF-8 character of at most four
+    bytes."""
     end = min(at, len(text))
     while end < min(at + 3, len(text)) and text[end] & 0xC0 == 0x80:
         end += 1
@@ -93,8 +93,8 @@ def end_of_piece(text: bytes, at: int) -> int:
 
 
 def _outside_strings(text: bytes) -> Iterator[tuple[int, int]]:
-    """Yield slices of the text that neither begin nor end inside a string; of a string longer than
-    a slice its quotes alone are in none. (at, at) for each slice of such a string."""
+    """Yield slices of the text that neither start nor end inside a string. A string longer than a
+    slice is left out: each slice of it yields (at, at)."""
     at, size, in_string = 0, len(text), False
     while at < size:
         stop = min(at + SLICE_BYTES, size)
@@ -109,7 +109,7 @@ def _outside_strings(text: bytes) -> Iterator[tuple[int, int]]:
         else:
             match = _WHOLE_TOKENS.match(text, at, stop)
             end = match.end() if match else at
-            # A string that ends behind the slice comes with the next one, if it is no longer.
+            # A string that ends after the slice is in the next one, unless it is too long.
             in_string = end == at
             yield at, end
             at = end + in_string
@@ -118,17 +118,17 @@ def _outside_strings(text: bytes) -> Iterator[tuple[int, int]]:
 
 
 class _FieldReader:
-    """Reader of top-level fields by the depth of brackets; token by token at their depth."""
+    """Reader of top-level fields: by bracket depth inside values, by tokens outside."""
 
     def __init__(self) -> None:
         self.fields: list[TopLevelField] = []
-        self.done = False  # the object is closed
+        self.done = False  # the closing brace of the object was read
         self._depth = 0
         self._name: bytes | None = None
         self._start: int | None = None  # of the value, once its colon was seen
 
     def read(self, text: bytes, start: int, end: int) -> bool:
-        """Read the next slice; return False when this is no object that can be read."""
+        """Read the next slice. Return False if this is no readable object."""
         if self._depth > 1:
             bare = _STRING.sub(b"", text[start:end])
             brackets = bare.translate(None, _NO_BRACKETS)
@@ -151,7 +151,7 @@ class _FieldReader:
         if self._depth != 1:
             return self._depth > 1
         if token == ord('"'):
-            self._name = self._name or text[start:end]  # else it is the value
+            self._name = self._name or text[start:end]  # otherwise it is the value
         elif token == ord(":"):
             self._start = end
         else:

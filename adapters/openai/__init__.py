@@ -1,7 +1,7 @@
-"""Facts that clients of chat completions and of responses share: errors, lists of models,
+"""Facts shared by clients of chat completions and of responses: errors, lists of models,
 heartbeats.
 
-The SDK's exception class comes from the status alone; type, code and param are copied from the
+The SDK chooses the exception class by the status alone and copies type, code and param from the
 body. Source: the types and behaviour of the official OpenAI SDKs. Imported by the two families.
 """
 
@@ -15,9 +15,9 @@ from adapters.family.headers import refusal_headers
 from adapters.faults import Fault
 from adapters.json.jsonio import dumps
 
-# A blank line behind a comment would be an event of nothing to some readers.
+# To some readers, a blank line after a comment would be an empty event.
 COMMENT = b": keep-alive\n"
-MAX_NAME_CHARS = 64  # of a tool, a user or a cache
+MAX_NAME_CHARS = 64  # of the name of a tool, a user or a cache
 
 _NAME = re.compile(rf"[a-zA-Z0-9_-]{{1,{MAX_NAME_CHARS}}}")
 _OTHER = re.compile(r"[^a-zA-Z0-9_-]")
@@ -27,12 +27,12 @@ LIST_MODELS = Operation("/v1/models", "list_models", free=True)
 
 
 def model_list(models: Sequence[ModelEntry], query: Mapping[str, str]) -> bytes:
-    """Encode the whole list on one page."""
+    """Encode the complete list on one page."""
     return dumps({"object": "list", "data": [_fields(model) for model in models]})
 
 
 def model_entry(model: ModelEntry) -> bytes:
-    """Encode the body that shows one model."""
+    """Encode the body that describes one model."""
     return dumps(_fields(model))
 
 
@@ -43,12 +43,12 @@ def _fields(model: ModelEntry) -> dict[str, object]:
 
 
 def keep_alive(started: bool, number: int | None = None) -> bytes:
-    """Return a comment: every client of these families skips it."""
+    """Return a comment, which every client of these families skips."""
     return COMMENT
 
 
 def envelope(fault: Fault, error: dict[str, str | None]) -> Envelope:
-    """Return the answer to a call that is refused or failed; ``error``: of ``error_of``."""
+    """Return the answer to a refused or failed call. ``error``: from ``error_of``."""
     status, _ = FAULT_TABLE[fault.condition].openai
     return Envelope(status, refusal_headers(fault), dumps({"error": error}))
 
@@ -60,21 +60,21 @@ def error_of(fault: Fault) -> dict[str, str | None]:
 
 
 def short_name(name: str) -> str:
-    """Return the name of a user or a cache, not longer than upstreams accept."""
+    """Return the name of a user or a cache, shortened to the length that upstreams accept."""
     return name if len(name) <= MAX_NAME_CHARS else digest_of(name)
 
 
 def digest_of(name: str) -> str:
-    """Return the hash of a name, in 64 digits."""
+    """Return the hash of a name, in 64 hexadecimal digits."""
     return hashlib.sha256(name.encode(errors="replace")).hexdigest()
 
 
 def fit_name(name: str) -> str:
-    """Return the name of a tool where upstreams accept it, else ``hashed_name`` of it."""
+    """Return the name of a tool if upstreams accept it, otherwise its ``hashed_name``."""
     return name if _NAME.fullmatch(name) else hashed_name(name)
 
 
 def hashed_name(name: str) -> str:
-    """Return a name that upstreams accept, derived from any, always the same."""
+    """Return a name that upstreams accept, always the same for the same input."""
     digest = digest_of(name)[:_HASH_CHARS]
     return f"{_OTHER.sub('_', name)[: MAX_NAME_CHARS - _HASH_CHARS - 1]}_{digest}"

@@ -1,7 +1,7 @@
-"""Removal of the caller's own words from an upstream's message, for a line of the log.
+"""Removal of the caller's own words from an upstream's message, for a log line.
 
-Vendors repeat parts of a request in their errors; a log never holds a prompt. Over-masking is
-harmless: the usage record has the whole sentence. Pure. Imported by the relay.
+Vendors repeat parts of a request in their errors, but a log never holds a prompt. Masking too much
+is harmless: the usage record has the whole sentence. Pure. Imported by the relay.
 """
 
 import re
@@ -11,19 +11,19 @@ from typing import Any
 from adapters.faults import MASK
 from adapters.json.jsonio import loads_loose
 
-BODY_MAX_BYTES = 65_536  # of a request that is looked through: some ms
-RUN_WORDS = 3  # so many words that follow each other in the request, too, are the caller's
-LONG_WORD_CHARS = 12  # a word so long is so alone,
-MARKED_WORD_CHARS = 6  # and one with a digit in it, as passwords have, when it is so long
+BODY_MAX_BYTES = 65_536  # of a request that is searched: takes some ms
+RUN_WORDS = 3  # a run of this many words that is also in the request is the caller's
+LONG_WORD_CHARS = 12  # so is a single word of this length
+MARKED_WORD_CHARS = 6  # and of this length if it has a digit, as passwords do
 
 _WORD = re.compile(r"\w+")
 
 
 def without_echo(text: str, body: bytes, names: Collection[str] = ()) -> str | None:
-    """Return `text` with the words that the JSON request `body` has, too, masked; the words of
+    """Return `text` with the words that are also in the JSON request `body` masked. The words of
     `names` stay.
 
-    None when the body is too large to be searched, or cannot be read.
+    None if the body is too large to be searched, or cannot be read.
     """
     if not body:
         return text
@@ -47,7 +47,7 @@ def without_echo(text: str, body: bytes, names: Collection[str] = ()) -> str | N
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Yield the texts of a request, but for the names of its fields."""
+    """Yield the texts of a request, without the names of its fields."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict | list):
@@ -56,7 +56,7 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def _plain(text: str) -> str:
-    """Return the words in lower case between single blanks, one at each end."""
+    """Return the words in lower case, with a single blank between them and at both ends."""
     return f" {' '.join(_WORD.findall(text.lower()))} "
 
 
@@ -66,7 +66,7 @@ def _is_telling(word: str) -> bool:
 
 
 def _masked(text: str, matches: list[re.Match[str]], hidden: list[bool]) -> str:
-    """Return the text with hidden words that follow each other as one mask."""
+    """Return the text with each run of hidden words as one mask."""
     parts, at, before = [], 0, False
     for match, hide in zip(matches, hidden, strict=True):
         if not (hide and before):

@@ -1,4 +1,4 @@
-"""The text of an upstream's error body, whatever its shape: words and numbers, not yet judged.
+"""The text of an upstream's error body in any shape: words and numbers, without judgement.
 
 Imported by ``read``, which has the rules.
 """
@@ -11,29 +11,31 @@ from typing import Any
 from adapters.faults import MAX_RETRY_AFTER_S, clean_message
 from adapters.json.jsonio import loads_loose
 
-MAX_ERROR_BYTES = 65536  # of an error body; what is longer is a page for people
+MAX_ERROR_BYTES = 65536  # of an error body; longer ones are HTML pages
 
 _PARAM = re.compile(r"[a-z_][a-z0-9_.\[\]]{0,99}", re.ASCII | re.IGNORECASE)
 _DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)s", re.ASCII)
 _THREAD_CODE = re.compile(r"thread_[a-z_]{1,50}", re.ASCII)
 _FEATURE = re.compile(r"[a-z_]{1,50}", re.ASCII)
 MAX_FEATURES = 16  # that a thread does not support
-_RETRY_INFO = "google.rpc.RetryInfo"  # the end of the type's URL in a list of details
+_RETRY_INFO = "google.rpc.RetryInfo"  # the end of the type's URL in Google's details
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorText:
-    """The readable parts of an error body; words for rules are lower case."""
+    """The readable parts of an error body. Words for the rules are lower case."""
 
     message: str = ""  # as written
-    names: frozenset[str] = frozenset()  # its type, code, status and reason
+    names: frozenset[str] = frozenset()  # the error's type, code, status and reason
     status: int | None = None  # an HTTP status inside the body
     words: str = ""  # names and message in one, for rules about wording
-    param: str | None = None  # the field it blames, when that is a path of names
-    wait_s: int | None = None  # seconds, 1 to 60, until a repeat may help
-    code: str = ""  # its error code as written, else the word nearest to one
-    page: bool = False  # it is a page for people
-    thread: dict[str, object] | None = None  # why a thread cannot go on, for clients that replay it
+    param: str | None = None  # the field it blames, if that is a path of names
+    wait_s: int | None = None  # seconds, 1 to 60, until a retry may help
+    code: str = ""  # its error code as written, otherwise the closest word
+    page: bool = False  # an HTML page
+    thread: dict[str, object] | None = (
+        None  # why a thread cannot continue, for clients that replay it
+    )
 
 
 def bounded_s(seconds: float) -> int:
@@ -48,7 +50,7 @@ def read_body(body: bytes) -> ErrorText:
         return read_error(loads_loose(body) if len(body) <= MAX_ERROR_BYTES else None)
     except ValueError:
         pass
-    # An event stream whose first frame is an error may come with an error status, too.
+    # An event stream whose first event is an error may also come with an error status.
     if text.startswith("data:") or "\ndata:" in text:
         line = text[text.index("data:") + 5 :].split("\n", 1)[0]
         try:
@@ -56,7 +58,7 @@ def read_body(body: bytes) -> ErrorText:
         except ValueError:
             return ErrorText()
     if text.startswith("<"):
-        return ErrorText(page=True)  # nothing in it is of use to a client
+        return ErrorText(page=True)  # nothing in it is useful to a client
     return _error_text(text, [], None)
 
 
@@ -102,7 +104,7 @@ def read_error(error: object) -> ErrorText:
 
 
 def _sentence(value: object) -> str:
-    """Return a text, or those of FastAPI's list of fields that do not fit."""
+    """Return a text, or the texts of FastAPI's list of invalid fields."""
     if not isinstance(value, list):
         return value if isinstance(value, str) else ""
     entries = [entry for entry in value[:20] if isinstance(entry, dict) and "msg" in entry]
@@ -128,7 +130,7 @@ def _thread(details: dict[str, Any]) -> dict[str, object] | None:
 
 
 def _details(details: object) -> list[dict[str, Any]]:
-    """Return Google's list of details, or the one object of them that others send."""
+    """Return Google's list of details, or the single object that others send."""
     entries = details if isinstance(details, list) else [details]
     return [entry for entry in entries[:20] if isinstance(entry, dict)]
 
@@ -141,7 +143,7 @@ def _param_of(error: dict[str, Any]) -> str | None:
 
 
 def _retry_delay_s(details: list[dict[str, Any]]) -> int | None:
-    """Return the wait of a RetryInfo, a duration like "34.07s"; None without one."""
+    """Return the wait of a RetryInfo, a duration like "34.07s"; None if there is none."""
     for entry in details:
         delay = entry.get("retryDelay")
         if str(entry.get("@type")).endswith(_RETRY_INFO) and isinstance(delay, str):

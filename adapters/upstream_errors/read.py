@@ -1,9 +1,9 @@
 """Reading of an upstream's errors.
 
-Here: status and body of an upstream's error, in whatever shape, become a Fault and the advice what
-to do with the channel. Not here: the error for the client (a family's ``client.py``). Imported by
-the families and the relay. Source: the error shapes of the four families as their official SDKs and
-public documents show them.
+Here: status and body of an upstream's error, in any shape, become a Fault and advice about the
+channel. Not here: the error for the client (a family's ``client.py``). Imported by the families and
+the relay. Source: the error shapes of the four families in their official SDKs and public
+documentation.
 """
 
 import math
@@ -16,7 +16,7 @@ from adapters.faults import Condition, Fault, clean_message
 from adapters.upstream_errors.error_text import ErrorText, bounded_s, read_body, read_error
 from adapters.upstream_errors.refused_fields import refused_fields
 
-MAX_CODE_CHARS = 64  # of a vendor's error code, as operators see it
+MAX_CODE_CHARS = 64  # of a vendor's error code, as shown to operators
 QUOTA_USED = "the vendor's quota is used up"
 A_PAGE = "the answer is a page for people (HTML)"
 A_REDIRECT = "the answer is a redirect, which is never followed"
@@ -28,10 +28,10 @@ RetryWithout = Literal["reasoning", "beta", "stream_options", "bare_turns"]
 class UpstreamFault:
     """The meaning of an upstream's failure.
 
-    ``fail_over``: another channel may be tried. ``retry_without``: what the same channel may be
-    tried again without, once: opaque reasoning (signatures), the retired beta value, the
-    ``stream_options`` that the gateway added, turns that lack the reasoning they were made with, or
-    fields by their names in REFUSED_FIELDS.
+    ``fail_over``: another channel may be tried. ``retry_without``: the same channel may be tried
+    again once without this: opaque reasoning (signatures), the retired beta value, the
+    ``stream_options`` that the gateway added, turns that lack their original reasoning, or fields
+    by their names in REFUSED_FIELDS.
     """
 
     fault: Fault
@@ -63,7 +63,7 @@ _FOREIGN_ID = re.compile(
     r"\b(?:file|response|conversation|previous_response|container|item|batch|upload|vector store)"
     r"(?:_id)?\b|\b(?:file|resp|conv|pmpt|rs|msg|fc|batch|cntr)[-_][a-z0-9]{4,}"
 )
-# Google's answer for a file or a cache of another account is "permission denied".
+# Google answers "permission denied" for a file or a cache of another account.
 _UNSEEN = re.compile(
     r"cached ?content\b.{0,80}(?:not found|not exist|denied|expired)"
     r"|permission to access (?:the )?(?:file|cached ?content)\b",
@@ -77,10 +77,10 @@ _MISSING_REASONING = re.compile(
     r"|missing.{0,20}reasoning_content"
 )
 _QUOTES = "'\"`"
-_QUOTE = re.compile(rf"(?<!\w)[{_QUOTES}]")  # one that opens, no apostrophe
+_QUOTE = re.compile(rf"(?<!\w)[{_QUOTES}]")  # an opening quote, not an apostrophe
 _UNKNOWN_THREAD = "thread_not_found"
 _UNKNOWN_ID = "previous_response_not_found"
-# A page for people may stand behind other text or inside of JSON, too.
+# An HTML page may also follow other text or be inside JSON.
 _PAGE = re.compile(r"<(?:!doctype|html|head|body)\b", re.IGNORECASE)
 _RATE_LIMITED = frozenset(
     {
@@ -91,7 +91,7 @@ _RATE_LIMITED = frozenset(
 )
 _NO_ACCESS = frozenset({"permission_error", "permission_denied_error", "permission_denied"})
 _NOT_FOUND = frozenset({"model_not_found", "not_found_error", "not_found"})
-# The condition by the vendors' own names of errors, the most specific first.
+# The condition by the vendors' names of errors, most specific first.
 _BY_NAME: tuple[tuple[Condition, Collection[str]], ...] = (
     (Condition.ID_NOT_FOUND, (_UNKNOWN_ID,)),
     (Condition.CONTEXT_LENGTH, ("context_length_exceeded", "model_context_window_exceeded")),
@@ -133,11 +133,11 @@ _FAIL_OVER = frozenset(
     }
 )
 
-# Coding clients read the figures of these and shorten the conversation by themselves.
+# Coding clients read the figures in these messages and shorten the conversation themselves.
 _IN_VENDORS_WORDS = frozenset({Condition.CONTEXT_LENGTH, Condition.CONTENT_POLICY})
 
-# Inside an answer there is no status, so the vendor's sentence is all there is. The words of
-# CHANNEL_MISCONFIGURED are about our account: clients would take them for words about their own.
+# Inside an answer there is no status, so only the vendor's sentence remains. The words of
+# CHANNEL_MISCONFIGURED are about the gateway's account; clients would think that theirs is meant.
 _FROM_STREAM = frozenset(
     {
         Condition.UPSTREAM_FAILED,
@@ -154,8 +154,8 @@ def read_upstream_error(
     """Return the meaning of an upstream's answer with an error status (3xx, 4xx, 5xx).
 
     ``headers`` are looked up in lower case. ``secrets`` are exact strings (upstream key, host) to
-    mask in the message, besides what is masked by its shape. The client's status is never the
-    upstream's: a user must not read that their key is wrong when the gateway's is.
+    mask in the message, in addition to masking by shape. The client never gets the upstream's
+    status: a user must not read that their key is wrong when the gateway's is.
     """
     error = read_body(body)
     condition = _condition_of(status, error)
@@ -172,8 +172,8 @@ def read_upstream_error(
 def read_embedded_error(error: object, secrets: Sequence[str] = ()) -> UpstreamFault:
     """Return the meaning of an error inside an answer with status 200, plain or in a stream.
 
-    ``error`` is the decoded body or event. UPSTREAM_INVALID when no condition can be read from it.
-    Another channel may be tried, unless something was relayed or the request itself was refused.
+    ``error`` is the decoded body or event. UPSTREAM_INVALID if no condition can be read from it.
+    Another channel may be tried unless something was relayed or the request itself was refused.
     """
     text = read_error(error)
     status = text.status if text.status is not None and 400 <= text.status <= 599 else None
@@ -197,14 +197,14 @@ def read_embedded_error(error: object, secrets: Sequence[str] = ()) -> UpstreamF
 def _refused_for(
     fault: Fault, status: int | None, error: ErrorText
 ) -> Literal["key", "access", "quota"]:
-    """Return why the upstream refuses the key, by its words; a hint, not a fact."""
+    """Return the probable reason why the upstream refuses the key, judged by its words."""
     if fault.quota_used or status == 429:
         return "quota"
     return "access" if status == 403 or error.names & _NO_ACCESS else "key"
 
 
 def _condition_of(status: int, error: ErrorText) -> Condition:
-    """Return the condition of an error status, with the words of its body."""
+    """Return the condition for an error status and the words of its body."""
     if status < 400:
         return Condition.UPSTREAM_INVALID  # a redirect is never followed with credentials
     if error.thread is not None and status < 500:
@@ -235,14 +235,14 @@ def _names_foreign_id(error: ErrorText) -> bool:
 
 
 def _speaks_of_foreign_id(error: ErrorText) -> bool:
-    """Return true when what is not found, or not visible, is something of the client's."""
+    """Return true if the object not found, or not visible, is one of the client's."""
     if _UNSEEN.search(error.words):
         return True
     return bool(error.names & _NOT_FOUND) and _names_foreign_id(error)
 
 
 def _condition_of_429(error: ErrorText) -> Condition:
-    # Sentences about a limit of requests per minute speak of quota, plan and billing, too.
+    # Messages about a limit of requests per minute also mention quota, plan and billing.
     limited = error.names & _RATE_LIMITED and "rate limit" in error.words
     only_names = limited or "resource_exhausted" in error.names
     quota = _QUOTA.search(" ".join(error.names) if only_names else error.words) is not None
@@ -250,9 +250,9 @@ def _condition_of_429(error: ErrorText) -> Condition:
 
 
 def _condition_by_wording(error: ErrorText) -> Condition | None:
-    """Return the condition hidden in a refusal of the request, by what its message speaks of."""
+    """Return the condition that the wording of a refusal implies; None if it implies none."""
     if _UNKNOWN_ID in error.names:
-        return Condition.ID_NOT_FOUND  # of a response that another account may have
+        return Condition.ID_NOT_FOUND  # a response that another account may have
     if error.param is None and _BROKEN_KEY.search(_unquoted(error.words)):
         return Condition.CHANNEL_MISCONFIGURED
     if _CONTEXT.search(error.words):
@@ -263,7 +263,7 @@ def _condition_by_wording(error: ErrorText) -> Condition | None:
 
 
 def _unquoted(words: str) -> str:
-    """Return the text without its quotes, which may be the client's and speak of our account."""
+    """Return the text without quoted parts: these may be the client's words about an account."""
     first = _QUOTE.search(words)
     if first is None:
         return words
@@ -281,7 +281,7 @@ def _condition_by_name(error: ErrorText) -> Condition | None:
 def _fault(
     condition: Condition, error: ErrorText, secrets: Sequence[str], status: int | None
 ) -> Fault:
-    """Return the Fault of a condition, with the vendor's words where the client may read them."""
+    """Return the Fault of a condition, with the vendor's words if the client may read them."""
     message = "" if _PAGE.search(error.message) else error.message
     cleaned = clean_message(message, secrets)
     fault = Fault(condition, details=error.thread)
@@ -302,7 +302,8 @@ def _fault(
 def _set_operator_message(
     fault: Fault, error: ErrorText, secrets: Sequence[str], status: int | None
 ) -> None:
-    """Set the message for operators: the vendor's sentence with its code, and a used-up quota."""
+    """Set the message for operators: the vendor's sentence and code, and whether a quota is used
+    up."""
     fault.quota_used = fault.key_refused and (
         status == 402 or _QUOTA.search(_unquoted(error.words)) is not None
     )
@@ -333,12 +334,12 @@ def _retry_without(status: int, error: ErrorText) -> RetryWithout | tuple[str, .
 
 
 def retry_after_s(headers: Mapping[str, str]) -> int | None:
-    """Return whole seconds, 1 to 60, of ``retry-after-ms`` or ``retry-after``; None without."""
+    """Return whole seconds, 1 to 60, of ``retry-after-ms`` or ``retry-after``; None if absent."""
     for name, per_second in (("retry-after-ms", 1000), ("retry-after", 1)):
         try:
             seconds = float(headers.get(name, "")) / per_second
         except ValueError:
-            continue  # a date: upstreams for programs do not send one
+            continue  # a date, which upstreams for programs do not send
         if math.isfinite(seconds) and seconds >= 0:
             return bounded_s(seconds)
     return None

@@ -1,8 +1,8 @@
-"""Fields that trim or tune an answer, and the errors of upstreams that do not know them.
+"""Optional fields that tune an answer, and the errors of upstreams that do not know them.
 
-Without such a field the answer is another one in cost, depth or delay alone; all others are the
-client's to leave out. Source: the families' documentation, and errors that servers have sent for
-newer fields than they knew (docs/channels.md lists the table). Imported by ``read`` and the relay.
+Without such a field only the answer's cost, depth or delay changes; all other fields are the
+client's to leave out. Source: the families' documentation, and errors of servers older than the
+fields (docs/channels.md lists the table). Imported by ``read`` and the relay.
 """
 
 import re
@@ -23,7 +23,7 @@ _UNKNOWN = re.compile(
     r"|(?:parameter|field|property|argument) \W?[\w.]+\W? (?:is|are) (?:not supported|unsupported)",
     re.DOTALL,
 )
-# where the messages family has marks of the cache
+# places of cache marks in the messages family
 _MARKED = (
     *("", "system.*.", "tools.*.", "messages.*.content.*."),
     "messages.*.content.*.content.*.",
@@ -50,9 +50,9 @@ REFUSED_FIELDS: Mapping[str, tuple[Path, ...]] = {
     "cache_control.scope": _at(*(f"{mark}cache_control.scope" for mark in _MARKED)),
     "cache_control": _at(*(f"{mark}cache_control" for mark in _MARKED)),
 }
-"""The name of such a field in records -> the paths at which requests have it."""
+"""Name of a field in records -> its paths in requests."""
 
-# what an error names instead of a field, which is then about the whole around it
+# parent fields that an error may name instead of the field
 _OTHER_WORDS = {"output_config.effort": ("output_config",)}
 _NAMED: Mapping[str, re.Pattern[str]] = {
     name: re.compile(
@@ -65,8 +65,8 @@ _NAMED: Mapping[str, re.Pattern[str]] = {
 
 
 def refused_fields(words: str) -> tuple[str, ...]:
-    """Return the names of those fields that an error speaks of, which says in its lower-case words
-    that it does not know some; empty for any other error."""
+    """Return the names of the fields that an error says are unknown; empty for any other error.
+    ``words``: the error's text in lower case."""
     if _UNKNOWN.search(words) is None:
         return ()
     names = [name for name, pattern in _NAMED.items() if pattern.search(words)]
