@@ -259,8 +259,8 @@ class NativeBridge(TapBridge):
 
 @dataclass(frozen=True, slots=True)
 class Pairing:
-    """How a channel serves calls of a family: natively. ``translate.Translation``, which is made
-    for one attempt, has the same functions for other families.
+    """The native way for a channel to serve calls of a family. ``translate.Translation``, which is
+    made for one attempt, has the same functions for other families.
 
     Each function gets the client's operation. ``peek``: the fields that were read of its request.
     """

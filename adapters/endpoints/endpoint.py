@@ -17,12 +17,12 @@ from adapters.large_answers import read_large
 from store.values.usage import Usage
 
 _READ_FIELDS = frozenset({"usage", "meta", "duration", "id", "error", "object", "type"})
-_SMALL_BYTES = 16_384  # of a field that is decoded
-_LARGER_EVENTS = 8  # times the setting: pictures come in one event each
+_SMALL_BYTES = 16_384  # of a decoded field
+_LARGER_EVENTS = 8  # times the setting: each picture comes in one event
 
 
 def nothing_reported(peek: Peek, inputs: int, units: int, has_price: HasPrice) -> Usage:
-    """Return the charge of an answer without usage: the estimated text in and out."""
+    """Return the charge for an answer without usage: the estimated text of input and output."""
     return Usage(inputs, units)
 
 
@@ -30,19 +30,21 @@ class Endpoint(Operation, frozen=True, gc=False, kw_only=True):
     """A row: an endpoint of the relay port beside chat.
 
     ``family``: the dialect of its errors and records, with the row's own reader of requests.
-    ``native``: families of the channels that take its bytes as they are. ``answer_field``: what an
-    answer must have, if anything; ``pictures``: its elements are counted. ``output_field``: what
-    is weighed where no tokens are reported. ``text``: the answer may be plain text.
+    ``native``: families whose channels accept its bytes unchanged. ``answer_field``: the field that
+    every answer must have, if any. ``pictures``: the elements of that field are counted.
+    ``output_field``: the field that is weighed if no tokens are reported. ``text``: the answer may
+    be plain text.
     """
 
     family: Family
     native: frozenset[str]
     upstream: UpstreamSide
-    # the counts in the fields of an answer or an event; None when it has none
+    # Return the counts in the fields of an answer or an event; None if there are none.
     read_usage: Callable[[Mapping[str, Any]], Usage | None]
-    # what is charged when nothing is reported (peek, estimated input, units of the answer, prices)
+    # Return the charge if nothing is reported (peek, estimated input, units of the answer, prices).
     unreported: Callable[[Peek, int, int, HasPrice], Usage] = nothing_reported
-    # by the family of a channel that is not native (spans, peek, upstream's model): for one attempt
+    # Channel family that is not native -> maker of a translation for one attempt (spans, peek,
+    # upstream's model).
     translations: Mapping[str, Callable[[Spans, Peek, str], Pairing]] = {}
     answer_field: str = ""
     output_field: str = ""
@@ -50,27 +52,27 @@ class Endpoint(Operation, frozen=True, gc=False, kw_only=True):
     text: bool = False
     multipart: bool = False  # the body may be a form
     json: bool = True  # the body may be JSON
-    sound: bool = False  # the file of a form is sound, whose length is charged
-    asks_usage: bool = False  # a stream reports usage when ``stream_options`` says so
+    sound: bool = False  # the form's file is sound, and its length is charged
+    asks_usage: bool = False  # a stream reports usage if ``stream_options`` asks for it
 
     @property
     def key(self) -> str:
-        """Return the name of the row in its dialect."""
+        """Return the name of the row, prefixed with its dialect."""
         return f"{self.family.name}/{self.row}"
 
     @property
     def path_is_listed(self) -> bool:
-        """Return whether lists of models name the path: one of several spellings."""
+        """Return true if lists of models name this path, which is one of several spellings."""
         return self.endpoint.startswith("/v1")
 
     def takes(self, family: str, vendor: Vendor, *, translate: bool) -> bool:
-        """Return whether a channel of a family at a vendor takes its calls, translated or not."""
+        """Return true if a channel of this family and vendor takes its calls, also translated."""
         if self.row not in vendor.endpoints:
             return False
         return family in self.native or (translate and family in self.translations)
 
     def pairing(self, family: str, spans: Spans, peek: Peek, upstream_model: str) -> Pairing:
-        """Return how a channel of a family serves a call. Raises Fault when it cannot carry it."""
+        """Return how a channel of a family serves a call. Raises Fault if it cannot."""
         if family in self.native:
             return EndpointPairing(
                 self.upstream,
@@ -92,7 +94,7 @@ class Endpoint(Operation, frozen=True, gc=False, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class EndpointPairing(Pairing):
-    """A pairing whose large answers may be text, and whose pictures are counted."""
+    """A pairing with large answers that may be text, and with pictures that are counted."""
 
     def read_large_answer(
         self, body: bytes, public: str, upstream_model: str, operation: Operation
@@ -116,7 +118,7 @@ class EndpointPairing(Pairing):
 
 
 def is_object(body: bytes) -> bool:
-    """Return whether a body looks like a JSON object."""
+    """Return true if a body looks like a JSON object."""
     return body[:64].lstrip().startswith(b"{")
 
 
@@ -124,7 +126,7 @@ def read_answer(
     body: bytes, public: str, upstream_model: str, operation: Operation
 ) -> UpstreamAnswer:
     """Return a whole answer with its usage and the model's public name. Raises Fault
-    UPSTREAM_INVALID when it is none, or the condition of an error inside it."""
+    UPSTREAM_INVALID if it is no answer, or the condition of an error inside it."""
     assert isinstance(operation, Endpoint)
     if operation.text and not is_object(body):
         return UpstreamAnswer(body, None, None, None, tokens_of_weight(body_weight(body)))

@@ -33,9 +33,7 @@ class ErrorText:
     wait_s: int | None = None  # seconds, 1 to 60, until a retry may help
     code: str = ""  # its error code as written, otherwise the closest word
     page: bool = False  # an HTML page
-    thread: dict[str, object] | None = (
-        None  # why a thread cannot continue, for clients that replay it
-    )
+    thread: dict[str, object] | None = None  # why a thread cannot go on, for clients that replay it
 
 
 def bounded_s(seconds: float) -> int:
