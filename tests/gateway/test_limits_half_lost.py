@@ -120,6 +120,10 @@ class Node:
             way.thaw()
         assert wait_until(self.is_up, 15)
 
+    def losses(self):
+        """How often a worker has found that Redis does not count."""
+        return self.gateway.log().count("limits: Redis cannot count")
+
     def running(self):
         """The calls that Redis counts."""
         redis = self.server.client
@@ -149,7 +153,7 @@ def passed(kind, worker, who, stack, tries=LIMIT + 1):
 
 @pytest.mark.parametrize("loss", LOSSES)
 def test_at_most_twice_a_limit_passes_while_one_worker_has_lost_redis(node, loss):
-    rows = []
+    rows, before, began_s = [], node.losses(), time.monotonic()
     with contextlib.ExitStack() as streams, node.lose(loss):
         for name, _, limits in names():
             if name.startswith(loss):
@@ -157,27 +161,29 @@ def test_at_most_twice_a_limit_passes_while_one_worker_has_lost_redis(node, loss
                 order = [node.lost, node.other][:: 1 if "lost-first" in name else -1]
                 rows.append((name, *(passed(kind, one, name, streams) for one in order), limit))
         assert wait_until(lambda: not node.is_up())
+        alone = node.losses() == before + 1  # else the other one missed its 50 ms, too
     for name, first, second, limit in rows:
         refill = 1 if "rpm" in name else limit / 5 if "tpm" in name else 0
+        assert limit / 2 < first + second <= 2 * (limit + refill), rows
         # The node knows what the other worker let through; Redis learns later what this one did.
-        assert first <= limit + refill, rows
-        assert second <= (limit if "lost-first" in name else 0) + refill, rows
-        assert first > limit / 2, rows
-    for name, *_ in rows:  # exact again: what passed in the node is counted
+        if alone and "other-first" in name:
+            assert first + second <= limit + 2 * refill, rows
+    for name, first, second, limit in rows:  # exact again: what passed in the node is counted
         for one in (node.other, node.lost):
-            if "rpm-lost-first" in name or "tpm-lost-first" in name:
-                assert passed("rpm", one, name, None, 1) == 0, name
+            if "concurrency" not in name and one.call(name, LONG):
+                minutes = (time.monotonic() - began_s) / 60
+                assert first + second <= limit * (1 + minutes), name
     check_exact(node, [row[0] for row in rows if "concurrency" in row[0]])
 
 
 def test_slots_are_given_back_once_by_a_worker_that_redis_took_for_dead(node):
     with contextlib.ExitStack() as ended, contextlib.ExitStack() as streams:
         assert passed("concurrency", node.lost, "lease", ended, ENDED) == ENDED
-        assert passed("concurrency", node.lost, "lease", streams) == LIMIT - ENDED
+        assert passed("concurrency", node.lost, "lease", streams, LIMIT - ENDED) == LIMIT - ENDED
         with node.lose("cut"):
             ended.close()
             time.sleep(DEAD_AFTER_S)
-            assert passed("concurrency", node.other, "lease", streams) == LIMIT
+            assert passed("concurrency", node.other, "lease", streams, LIMIT) == LIMIT
             assert passed("concurrency", node.lost, "lease", streams) == 0
         assert wait_until(lambda: node.running() == 2 * LIMIT - ENDED)
         assert passed("concurrency", node.other, "lease", streams, 1) == 0
@@ -191,7 +197,10 @@ def check_exact(node, names):
     """No slot of anybody is taken; two workers let the limit through, and not one call more."""
     assert wait_until(lambda: node.running() == 0)
     for name in names:
-        with contextlib.ExitStack() as streams:
-            workers = [node.lost, node.other] * LIMIT
-            let = [passed("concurrency", one, name, streams, 1) for one in workers]
-            assert let == [1] * LIMIT + [0] * LIMIT
+        let, losses = 0, -1
+        while let != LIMIT and losses != node.losses():  # again where one missed its 50 ms
+            losses = node.losses()
+            with contextlib.ExitStack() as streams:
+                workers = [node.lost, node.other] * LIMIT
+                let = sum(passed("concurrency", one, name, streams, 1) for one in workers)
+        assert let == LIMIT, name

@@ -273,7 +273,7 @@ class RemoteCells:
         self._put(command)
         try:
             return await command.answer
-        except (RedisError, OSError) as error:
+        except Exception as error:
             raise RemoteAway from error
         except asyncio.CancelledError:
             if command in self._queue:
@@ -301,7 +301,9 @@ class RemoteCells:
                 if not self._connection.is_connected:
                     raise RemoteAway
                 replies = await self._exchange(batch)
-            except (RedisError, OSError) as error:
+            except Exception as error:  # whatever it is: calls wait for this
+                if not isinstance(error, RedisError | OSError):
+                    log.exception("limits: the exchange with Redis failed")
                 await self._lose(batch, error)
             except asyncio.CancelledError:
                 if not self._late:
@@ -414,7 +416,9 @@ class RemoteCells:
                 if not self._connected:
                     await self._connect()
                 await self._renew()
-            except (RedisError, OSError) as error:
+            except Exception as error:  # whatever it is: it is tried again
+                if not isinstance(error, RedisError | OSError):
+                    log.exception("limits: the connection to Redis failed")
                 self._set_up(up=False, why=error.__cause__ or error)
                 await asyncio.sleep(AGAIN_S)
                 continue
@@ -447,8 +451,8 @@ class RemoteCells:
         """Send this worker's counts that Redis may have wrong, while no command runs: ahead of
         those that wait, of which give-backs are counted already."""
         unsure, self._unsure, self._to_repair = self._unsure, set(), False
-        waiting = [key for command in self._queue if _is(LEAVE, command) for key in command.keys]
-        leaving = Counter(waiting)
+        leaves = [command for command in self._queue if command.words[1] == _DIGESTS[LEAVE]]
+        leaving = Counter(key for command in leaves for key in command.keys)
         for key in unsure:
             count = self._running.get(key.removeprefix(PREFIX), 0) + leaving[key]
             words: list[str | int] = ["HDEL", key, self._worker]
@@ -463,11 +467,6 @@ def _script(
     """Return a call of a script, which changes the slots of these claims."""
     words = ["EVALSHA", _DIGESTS[script], len(keys), *keys, *args]
     return _Command(words, [PREFIX + claim.subject for claim in claims if claim.concurrency])
-
-
-def _is(script: str, command: _Command) -> bool:
-    """Return whether a command calls a script."""
-    return command.words[1] == _DIGESTS[script]
 
 
 class _Wait:

@@ -257,6 +257,8 @@ REFUSALS = {  # what happens to a server, what ends it, what the log says
 @pytest.mark.parametrize("name", REFUSALS)
 def test_a_server_that_answers_errors_does_not_count(play, server, caplog, monkeypatch, name):
     monkeypatch.setattr(module, "RENEW_S", 0.2)
+    monkeypatch.setattr(module, "WAIT_S", 5)
+    monkeypatch.setattr(module, "SLOW_S", 5)
     begin, end, code = REFUSALS[name]
     caplog.set_level(logging.INFO, "sluice.relay")
 
@@ -293,6 +295,7 @@ def test_a_server_that_answers_errors_does_not_count(play, server, caplog, monke
 
 
 def test_counts_that_are_written_again_are_right_beside_calls(play, monkeypatch):
+    monkeypatch.setattr(module, "WAIT_S", 5)
     monkeypatch.setattr(module, "RENEW_S", 0.002)
 
     async def scene(cells):
@@ -313,7 +316,9 @@ def test_counts_that_are_written_again_are_right_beside_calls(play, monkeypatch)
     play(scene)
 
 
-def test_lost_scripts_are_loaded_again(play, server):
+def test_lost_scripts_are_loaded_again(play, server, monkeypatch):
+    monkeypatch.setattr(module, "WAIT_S", 5)
+
     async def scene(cells):
         claim = Claim("key", 0, 0, 2)
         entry = await cells.enter((claim,))
