@@ -1,4 +1,4 @@
-"""The audit log: who changed what, when, with every secret masked.
+"""The audit log: who changed what and when, with every secret masked.
 
 A row is written in the transaction of its change. Rows are never changed.
 """
@@ -21,14 +21,14 @@ SECRET_FIELDS = frozenset({"extra_headers", "keys", "password", "proxy", "secret
 MASK = "***"
 
 caller: ContextVar[str | None] = ContextVar("caller", default=None)
-"""The address that a change is asked for from; commands, which run on this machine, set none."""
+"""The client address of a change. Commands, which run on this machine, do not set it."""
 
 _LOGIN = re.compile(r"(?<=://).*@")
 
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """One change: who did what to which object; before and after are its document fields."""
+    """One change: actor, action and object. `before` and `after` are its document fields."""
 
     actor: str
     action: str
@@ -40,7 +40,7 @@ class Act:
 
 @in_transaction
 def write(db: peewee.Database, act: Act) -> None:
-    """Add a row for this act, in the transaction of the change if there is one."""
+    """Add a row for this change, in the transaction of the change if there is one."""
     row = {
         "id": new_ulid(),
         "at_ms": database_ms(db),
@@ -56,8 +56,8 @@ def write(db: peewee.Database, act: Act) -> None:
 
 
 def masked(fields: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Return the same fields with every secret replaced; a list keeps its length, a table its
-    names, a proxy its address."""
+    """Return the fields with every secret replaced. A list keeps its length, a table its names, a
+    proxy its address."""
     if fields is None:
         return None
     return {
@@ -78,7 +78,7 @@ def _mask(field: str, value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class AuditFilter:
-    """Conditions on audit rows: an actor, a kind, a name, not older than a moment."""
+    """Conditions on audit rows: an actor, a kind, a name, a time of the oldest."""
 
     actor: str = ""
     kind: str = ""
@@ -90,7 +90,7 @@ def entries(
     db: peewee.Database, limit: int, filters: AuditFilter = AuditFilter(), before: str = ""
 ) -> list[dict[str, Any]]:
     """Return the newest rows first, at most `limit`, as column dictionaries. `before`: the id of a
-    row; only older ones."""
+    row; only older ones are returned."""
     query = AuditRow.select()
     for column in ("actor", "kind", "name"):
         if value := getattr(filters, column):
@@ -104,7 +104,7 @@ def entries(
 
 
 def every_entry(db: peewee.Database, filters: AuditFilter) -> Iterator[dict[str, Any]]:
-    """Yield all rows that match, the newest first. Memory: one page."""
+    """Yield all matching rows, the newest first. Memory: one page."""
     page = entries(db, PAGE_ROWS, filters)
     while page:
         yield from page

@@ -1,6 +1,6 @@
-"""{base_url} as administrators set it in the Hub: where clients reach the relay.
+"""{base_url} as administrators set it in the Hub: the address at which clients reach the relay.
 
-The file's `server.public_url` goes before it; without both it is the address that is listened on.
+`server.public_url` of the file takes precedence. Without both, the listening address is used.
 """
 
 import peewee
@@ -15,14 +15,14 @@ NAME = "base_url"
 
 
 def stored_base_url(db: peewee.Database) -> str:
-    """Return the address that was set; empty: none."""
+    """Return the address that was set, or an empty text."""
     row = first_row(db, HubValue.select(HubValue.value).where(HubValue.name == NAME))
     return str(row[0]) if row else ""
 
 
 @in_transaction
 def set_base_url(db: peewee.Database, url: str, actor: str) -> str:
-    """Set the address, or remove it with an empty one; return it as stored. Raises Refused."""
+    """Set the address, or remove it if `url` is empty. Return it as stored. Raises Refused."""
     try:
         url = texts.base_url(url) if url else ""
     except ValueError as error:

@@ -1,8 +1,9 @@
-"""The change log: how running gateways learn of administrative changes.
+"""The change log, from which running gateways learn of administrative changes.
 
 Every change takes the next number of one counter in its own transaction. The row lock on the
 counter is held until commit, so numbers appear in the order of commits: a reader that has seen
-number n has seen everything up to n. Writers: all that administers. Readers: the poll of a worker.
+number n has seen everything up to n. All administrative changes write it; the poll of a worker
+reads it.
 """
 
 from collections.abc import Sequence
@@ -16,9 +17,10 @@ from store.values.errors import StoreUnavailable
 from store.values.ids import now_ms
 
 CATALOG = "catalog"
-"""Kind of changes to groups, models, prices and channels; a reader loads the whole snapshot."""
+"""The kind of changes to groups, models, prices and channels. A reader reloads the whole
+snapshot."""
 KEYS = "keys"
-"""Kind of changes to keys and users; `ref` is the id of the key or of the user."""
+"""The kind of changes to keys and users. `ref` is the id of the key or of the user."""
 
 CHANGE_LOG_KEPT = 10_000
 
@@ -28,7 +30,7 @@ _COUNTER = Version.select(Version.version).where(_IS_COUNTER)
 
 @dataclass(frozen=True, slots=True)
 class LoggedChange:
-    """One change: its number, its kind and the id of what changed."""
+    """A change: its number, its kind and the id of the changed object."""
 
     version: int
     kind: str
@@ -37,7 +39,8 @@ class LoggedChange:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Changes after a number; not `complete`: rows are missing, all may have changed."""
+    """Changes after a number. If not `complete`, rows are missing and everything may have
+    changed."""
 
     version: int
     changes: tuple[LoggedChange, ...]
@@ -45,17 +48,17 @@ class Changes:
 
 
 def lock(db: peewee.Database) -> None:
-    """Wait until no other administrative transaction runs, and keep them out until the end. As the
-    first step of a transaction that judges what it reads before it writes."""
-    # SQLite's write transactions exclude each other anyway. A change, not SELECT … FOR UPDATE,
-    # which another host of a cluster does not know of.
+    """Wait until no other administrative transaction runs, and exclude them until this one ends. It
+    is the first step of a transaction that makes decisions on what it reads before it writes."""
+    # SQLite's write transactions exclude each other anyway. An update, since the other hosts of a
+    # cluster do not see the locks of SELECT … FOR UPDATE.
     if is_mysql(db):
         Version.update(locks=Version.locks + 1).where(_IS_COUNTER).execute(db)
 
 
 def bump(db: peewee.Database, kind: str, refs: Sequence[str]) -> int:
-    """Log a change of each ref; the newest number. Only inside a transaction, as its last step.
-    Last, because every other administrative transaction waits for the counter from here on."""
+    """Log a change of each ref. Return the newest number. Only inside a transaction, as its last
+    step, since every other administrative transaction waits for the counter from then on."""
     if not db.in_transaction():
         raise ValueError("a change is logged in the transaction that makes it")
     Version.update(version=Version.version + len(refs)).where(_IS_COUNTER).execute(db)
@@ -89,6 +92,6 @@ def read_changes(db: peewee.Database, since: int) -> Changes:
     changes = tuple(
         LoggedChange(*row) for row in select_rows(db, query.order_by(ChangeRow.version))
     )
-    # Every number has one row, so a gap shows in the count. A counter that went back means
-    # another database (restored, exchanged): nothing that was remembered is sure.
+    # Every number has one row, so the count reveals a gap. A counter that went back means that the
+    # database was restored or replaced, so nothing remembered is certain.
     return Changes(version, changes, complete=len(changes) == version - since)

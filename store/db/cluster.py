@@ -1,6 +1,6 @@
-"""Hosts of a store as people see and choose them: their states, the writing one, lost outcomes.
+"""The hosts of a store for display and selection: their states, the writing host, lost outcomes.
 
-For commands, metrics and checks; sessions find their host in mysql.
+For commands, metrics and checks. Sessions find their host in mysql.
 """
 
 from collections.abc import Mapping
@@ -15,19 +15,20 @@ from store.db.tables.system import WritingHostRow
 from store.values.errors import Refused
 
 WRITING, PRIMARY, AWAY = "writing", "primary", "away"
-"""States of a host, for the metric; AWAY also: without a majority, or read-only."""
+"""The states of a host, for the metric. AWAY includes hosts that have no majority or are
+read-only."""
 
 _IS_STORE = WritingHostRow.name == "store"
 _METHOD = "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('wsrep_on', 'wsrep_OSU_method')"
 
 
 def states(db: peewee.Database) -> list[HostState]:
-    """Return the state of each host as it says now; none of SQLite. Takes up to 2 s a host."""
+    """Return the current state of each host, empty for SQLite. Takes up to 2 s for each host."""
     return [db.hosts.look(host) for host in db.hosts.all] if isinstance(db, MySql) else []
 
 
 def watched(db: peewee.Database) -> Mapping[str, str]:
-    """Return the state of each host by its name, as the watch of this process last saw it; empty
+    """Return the state of each host by name, as the watch of this process last saw it, or empty
     without a watch."""
     if not isinstance(db, MySql):
         return {}
@@ -39,14 +40,14 @@ def watched(db: peewee.Database) -> Mapping[str, str]:
 
 
 def writing_host(db: peewee.Database) -> str:
-    """Return the name of the writing host in the row; empty: none was chosen."""
+    """Return the name of the writing host in the row, or an empty text if none was chosen."""
     row = first_row(db, WritingHostRow.select(WritingHostRow.host).where(_IS_STORE))
     return str(row[0]) if row else ""
 
 
 def move_to(db: peewee.Database, name: str, actor: str) -> str:
-    """Make a host of `store.url` the writing one; return the one before. All processes follow
-    within 2 s. Refused: it is none of them, or cannot be written to."""
+    """Make a host of `store.url` the writing one. Return the previous one. All processes follow
+    within 2 s. Raises Refused if it is not one of the hosts or cannot be written to."""
     by_name = {state.name: state for state in states(db)}
     if len(by_name) < 2:
         raise Refused(["store.url names one host: there is nothing to choose"])
@@ -82,7 +83,7 @@ def to_public(state: HostState, writing: str) -> dict[str, Any]:
 
 
 def alters_in_total_order(db: peewee.Database) -> bool:
-    """Return whether a change of a table is made by all hosts of a cluster at once."""
+    """Return whether all hosts of a cluster apply a change of a table at the same time."""
     if not is_mysql(db):
         return False
     values = dict(snapshot_read(db, lambda: execute(db, _METHOD).fetchall()))

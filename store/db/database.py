@@ -1,6 +1,6 @@
 """Connections, transactions and the meaning of driver errors, for SQLite and MySQL alike.
 
-What differs between the two dialects is decided here and in schema.py, nowhere else. SQL text
+Differences between the two dialects are handled here and in schema.py, nowhere else. SQL text
 elsewhere in store/ is written once: `?` for a parameter, "name" for a quoted identifier. Each
 thread has a connection of its own, opened at first use. Only store/ and composition roots import
 this module.
@@ -40,14 +40,14 @@ RETRY_BASE_S = 0.005
 RETRY_CAP_S = 0.25
 OUTCOME_WAIT_S = 15.0
 OUTCOME_PAUSE_S = 0.5
-CLOCKS_AGREE_MS = 200  # what the way to the database and a busy machine make of equal clocks
-SQLITE_VARIABLES = 999  # of one statement: what every SQLite takes
+CLOCKS_AGREE_MS = 200  # the difference that network latency and load can cause between equal clocks
+SQLITE_VARIABLES = 999  # in one statement: every SQLite accepts this many
 PORTION = 500  # values of one `IN (…)`
 
 DRIVER_ERRORS = (peewee.PeeweeException, sqlite3.Error, pymysql.err.MySQLError)
 
 MYSQL_DUPLICATE = 1062
-# 1020: a row changed under a snapshot (MariaDB), to be answered like a deadlock.
+# 1020: a row changed under a snapshot (MariaDB); retried like a deadlock.
 MYSQL_RETRY = frozenset({1020, 1205, 1213})
 # The server takes no writes: read_only, innodb_read_only, transaction_read_only.
 MYSQL_READ_ONLY = frozenset({1290, 1836, 1792})
@@ -75,14 +75,14 @@ SQLITE_AWAY = SQLITE_RETRY | {
 _SQLITE_NO_SCHEMA = ("no such table", "no such column", "has no column named")
 _SQLITE_NO_TRANSACTION = "no transaction is active"
 
-# Where sqlite3 finds no adapter for a type, it raises and drops an AttributeError before it takes
-# the value as it is: a good part of the time to insert a usage record, with all its Nones.
+# If sqlite3 finds no adapter for a type, it raises and drops an AttributeError before it takes the
+# value as it is. With all its Nones, that is a good part of the time to insert a usage record.
 _as_it_is: Callable[[None], None] = {None: None}.__getitem__
 sqlite3.register_adapter(type(None), _as_it_is)
 sqlite3.register_adapter(bool, int)
 
 _MARK = 'INSERT INTO "marks" ("id", "at_ms") VALUES (?, ?)'
-# Not NOW: that is of the session's time zone, in which an hour of a year comes twice.
+# Not NOW, which is in the session's time zone, where one hour a year occurs twice.
 _MYSQL_CLOCK = "SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000"
 
 
@@ -90,10 +90,10 @@ class _Sqlite(peewee.SqliteDatabase):
     retries: Counter[str]
 
     def _connect(self) -> Any:
-        # The file holds digests and sealed keys: only its owner may read it. SQLite gives the
-        # WAL files the mode of the main file. A file that is there is not opened here: to close
-        # any descriptor of it gives up all locks that this process has on it (POSIX), and then
-        # another process deletes the WAL under our connections.
+        # The file holds digests and sealed keys, so only its owner may read it. SQLite gives the
+        # WAL files the mode of the main file. An existing file is not opened here: closing any
+        # descriptor of it would release all locks that this process has on it (POSIX), and another
+        # process could then delete the WAL under our connections.
         try:
             os.close(os.open(self.database, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
         except FileExistsError:
@@ -111,10 +111,11 @@ def open_database(
     connect_timeout_s: float = CONNECT_TIMEOUT_S,
     read_timeout_s: float = READ_TIMEOUT_S,
 ) -> peewee.Database:
-    """Return the database of `store.url`; nothing is connected yet, threads connect at first use.
+    """Return the database of `store.url`. Nothing is connected yet; threads connect at first use.
 
-    `sqlite:///PATH` or what `open_mysql` takes; ValueError for anything else. `read_timeout_s`
-    bounds the wait for one answer of a MySQL server: commands that alter large tables give more.
+    `url` is `sqlite:///PATH` or what `open_mysql` accepts; anything else raises ValueError.
+    `read_timeout_s` bounds the wait for one answer of a MySQL server. Commands that alter large
+    tables set a longer one.
     """
     if url.startswith("sqlite:///"):
         db: _Sqlite | MySql = _open_sqlite(url.removeprefix("sqlite:///"))
@@ -127,8 +128,8 @@ def open_database(
 
 
 def open_watched(url: str, connect_timeout_s: float, read_timeout_s: float) -> peewee.Database:
-    """Return the database of `store.url` for a process that lives long: as `open_database`, and a
-    thread watches over the host that is written to, when there are several."""
+    """Return the database of `store.url` for a long-running process: as `open_database`, with a
+    thread that watches the writing host if there are several hosts."""
     db = open_database(url, connect_timeout_s=connect_timeout_s, read_timeout_s=read_timeout_s)
     if isinstance(db, MySql):
         db.watch_hosts()
@@ -144,7 +145,7 @@ def _open_sqlite(path: str) -> _Sqlite:
 
 
 def is_mysql(db: peewee.Database) -> bool:
-    """Return True for the MySQL dialect (also MariaDB), False for SQLite."""
+    """Return True for the MySQL dialect (including MariaDB), False for SQLite."""
     return isinstance(db, peewee.MySQLDatabase)
 
 
@@ -154,11 +155,11 @@ def _mysql_text(text: str) -> str:
 
 
 def database_ms(db: peewee.Database) -> int:
-    """Return the database's clock in milliseconds since 1970, UTC: by it machines compare times
+    """Return the database's clock in milliseconds since 1970, UTC, by which machines compare times
     with each other (ADR 0016).
 
-    SQLite serves one machine and has that machine's. In the caller's transaction, if there is one:
-    the moment of this call then, not that of its beginning. Raises StoreUnavailable.
+    SQLite serves one machine and uses that machine's clock. In a transaction it is the time of this
+    call, not of the transaction's start. Raises StoreUnavailable.
     """
     if not is_mysql(db):
         return now_ms()
@@ -166,31 +167,35 @@ def database_ms(db: peewee.Database) -> int:
 
 
 def lead_ms(db: peewee.Database) -> int:
-    """Return by how much the database's clock is ahead of this process's, in ms. As database_ms."""
+    """Return how far the database's clock is ahead of this process's, in ms, as `lead_of` does.
+    Raises as `database_ms` does."""
     return lead_of(database_ms(db))
 
 
 def lead_of(at_ms: int) -> int:
-    """Return by how much the database's clock, which was just read, is ahead of this process's, in
-    ms; 0 for less than CLOCKS_AGREE_MS, so that what is the same stays the same."""
+    """Return how far the database's clock, which was just read, is ahead of this process's, in ms.
+    0 if it is less than CLOCKS_AGREE_MS, so that equal clocks count as equal."""
     lead = at_ms - now_ms()
     return lead if abs(lead) >= CLOCKS_AGREE_MS else 0
 
 
 def dialect_text(db: peewee.Database, text: str) -> str:
-    """Return SQL (`?` for parameters, "name" quoted) as this database's driver takes it."""
+    """Return SQL (`?` for parameters, "name" quoted) in the form that this database's driver
+    takes."""
     return _mysql_text(text) if is_mysql(db) else text
 
 
 def execute(db: peewee.Database, text: str, parameters: Sequence[Any] = ()) -> Any:
-    """Run one statement (`?` parameters) on this thread's connection; a DB-API cursor. Raises the
-    driver's errors: call it inside `transaction` or `snapshot_read`, which name them."""
+    """Run one statement (`?` parameters) on this thread's connection. Return a DB-API cursor.
+    Raises the driver's errors; call it inside `transaction` or `snapshot_read`, which translate
+    them."""
     driver: Any = db
     return driver.execute_sql(dialect_text(db, text), tuple(parameters))
 
 
 def executemany(db: peewee.Database, text: str, rows: Iterable[Sequence[Any]]) -> int:
-    """Run one statement for many rows on the raw connection; rows affected. Errors: `execute`."""
+    """Run one statement for many rows on the raw connection. Return the number of affected rows.
+    Raises as `execute` does."""
     driver: Any = db
     cursor = driver.connection().cursor()
     try:
@@ -203,23 +208,23 @@ def executemany(db: peewee.Database, text: str, rows: Iterable[Sequence[Any]]) -
 def insert_rows(
     db: peewee.Database, table: Any, rows: Sequence[Mapping[str, Any]], replace: Sequence[str] = ()
 ) -> None:
-    """Insert rows of a model that all give the same columns; where the primary key is there
-    already, set the columns of `replace` to the new values. Errors: `execute`."""
+    """Insert rows of a model that all have the same columns. Where the primary key exists already,
+    set the columns of `replace` to the new values. Raises as `execute` does."""
     for portion in peewee.chunked(rows, SQLITE_VARIABLES // len(rows[0])) if rows else ():
         insert = table.insert_many(portion)
         if replace:
-            # MySQL goes by any unique key, and refuses to be told which.
+            # MySQL uses any unique key and does not accept a conflict target.
             key = None if is_mysql(db) else table._meta.get_primary_keys()
             insert = insert.on_conflict(conflict_target=key, preserve=replace)
         insert.execute(db)
 
 
 def insert_columns(db: peewee.Database, table: str, columns: Mapping[str, Sequence[Any]]) -> None:
-    """Insert rows that are given as columns of the same length; a column that is left out has its
-    default. Errors: `execute`.
+    """Insert rows given as columns of the same length. A column that is left out has its default.
+    Raises as `execute` does.
 
-    On SQLite a statement takes as many rows as it may: to begin and end one costs as much as some
-    ten values, and gives the interpreter to another thread. PyMySQL does the same by itself.
+    On SQLite, each statement takes as many rows as it may: starting and ending one costs as much as
+    about ten values, and passes the interpreter to another thread. PyMySQL does the same by itself.
     """
     names = tuple(columns)
     rows = zip(*columns.values(), strict=True)
@@ -238,15 +243,16 @@ def _insert_text(table: str, names: tuple[str, ...], rows: int) -> str:
 
 
 def quoted(names: Iterable[str]) -> str:
-    """Return the list of some columns, quoted."""
+    """Return the columns as a list, quoted."""
     return ", ".join(f'"{name}"' for name in names)
 
 
 def upsert_texts(
     table: str, names: Sequence[str], key: Sequence[str], changes: Mapping[str, str]
 ) -> dict[bool, str]:
-    """Return an INSERT of one row that changes the row with that key instead where there is one,
-    by `is_mysql`. `changes`: column -> its value then, with `{column}` for what is inserted."""
+    """Return an INSERT of one row that, if a row with that key exists, updates it instead; by
+    `is_mysql`. `changes` maps columns to their new values, with `{column}` for the inserted
+    value."""
     insert = _insert_text(table, tuple(names), 1)
     texts = {True: f"{insert} ON DUPLICATE KEY UPDATE "}
     texts[False] = f"{insert} ON CONFLICT ({quoted(key)}) DO UPDATE SET "
@@ -261,8 +267,9 @@ def upsert_texts(
 def insert_sums(
     db: peewee.Database, text: str, rows: Sequence[tuple[Sequence[Any], Sequence[int]]]
 ) -> None:
-    """Run an INSERT of one row, as of `upsert_texts`, for many: each some values, then whole
-    numbers. PyMySQL takes 0.6 us to write a value, so the numbers are part of the statement."""
+    """Run an INSERT of one row, as made by `upsert_texts`, for many rows. Each has some values,
+    then integers. PyMySQL takes 0.6 us to write a value, so the integers are part of the
+    statement."""
     if not rows or not is_mysql(db):
         executemany(db, text, [(*values, *numbers) for values, numbers in rows])
         return
@@ -277,38 +284,42 @@ def insert_sums(
 
 
 def portions(values: Sequence[Value]) -> Iterator[Sequence[Value]]:
-    """Yield the values in order, at most PORTION at a time: as many as one statement takes."""
+    """Return an iterator over the values in order, at most PORTION at a time: as many as one
+    statement takes."""
     return (values[start : start + PORTION] for start in range(0, len(values), PORTION))
 
 
 def transaction(db: peewee.Database, work: Callable[[], Result], *, marked: bool = False) -> Result:
-    """Run `work()` in one write transaction and commit it; what `work` returns.
+    """Run `work()` in one write transaction and commit it. Return what `work` returns.
 
-    The whole of `work` is run again after a deadlock, a lock time-out or a busy SQLite file, so
-    it must have no effect outside the database. Inside a running transaction it joins that one.
-    StoreUnavailable: nothing happened (ReadOnly: the server takes no writes). OutcomeUnknown: the
-    connection was lost in COMMIT. With `marked` it is then found out by a row of `marks` whether it
-    happened, for up to OUTCOME_WAIT_S, and repeated if not; needs the schema. Errors of `work`
-    itself roll back and pass.
+    All of `work` is repeated after a deadlock, a lock time-out or a busy SQLite file, so it must
+    have no effect outside the database. Inside a running transaction it joins that one. Raises
+    StoreUnavailable if nothing was committed (ReadOnly: the server takes no writes), and
+    OutcomeUnknown if the connection was lost in COMMIT. With `marked`, a row of `marks` then shows
+    whether the transaction was committed; this is tried for up to OUTCOME_WAIT_S, and the
+    transaction is repeated if it was not. This needs the schema. Errors of `work` itself roll back
+    and propagate.
     """
-    # SQLite: IMMEDIATE takes the write lock at once; a read lock that is upgraded later fails
-    # with SQLITE_BUSY without any waiting.
+    # SQLite: IMMEDIATE takes the write lock at once. A read lock that is upgraded later fails with
+    # SQLITE_BUSY without any waiting.
     return _run(db, work, None if is_mysql(db) else "IMMEDIATE", marked=marked)
 
 
 def snapshot_read(db: peewee.Database, work: Callable[[], Result]) -> Result:
-    """Run reads of `work()` in one transaction that sees a single moment; errors named."""
+    """Run the reads of `work()` in one transaction that sees one snapshot. Raises the store's
+    errors."""
     return _run(db, work, "REPEATABLE READ" if is_mysql(db) else "DEFERRED")
 
 
 def in_transaction(function: Callable[_OfDatabase, Result]) -> Callable[_OfDatabase, Result]:
-    """Make the whole of a function, whose first argument is the database, one `transaction`, which
-    is marked."""
+    """Decorate a function whose first argument is the database: all of it is one marked
+    `transaction`."""
     return _within(functools.partial(transaction, marked=True), function)
 
 
 def in_snapshot(function: Callable[_OfDatabase, Result]) -> Callable[_OfDatabase, Result]:
-    """Make the whole of a function, whose first argument is the database, one `snapshot_read`."""
+    """Decorate a function whose first argument is the database: all of it is one
+    `snapshot_read`."""
     return _within(snapshot_read, function)
 
 
@@ -326,15 +337,15 @@ def select_rows(db: peewee.Database, query: Any) -> list[tuple[Any, ...]]:
 
 
 def raw_rows(db: peewee.Database, query: Any) -> list[tuple[Any, ...]]:
-    """Return rows as `select_rows`, with values as the driver has them: for long tables, since the
-    builder takes as long to convert a usage record as the driver to read it (5 us each)."""
+    """Return rows as `select_rows`, with the driver's values. For long tables, since converting a
+    usage record takes the builder as long as reading it takes the driver (5 us each)."""
     driver: Any = db
     return snapshot_read(db, lambda: driver.execute(query).fetchall())
 
 
 def has_words(column: Any, search: str) -> Any:
-    """Return whether a column has a text in it, whatever its case."""
-    # Not coerced: to a column of JSON the text would be another.
+    """Return the condition that a column contains a text, ignoring case."""
+    # Not coerced: on a JSON column the text would be encoded.
     return peewee.fn.LOWER(column).coerce(False).contains(search.lower())
 
 
@@ -344,8 +355,8 @@ def first_row(db: peewee.Database, query: Any) -> tuple[Any, ...] | None:
 
 
 def require_writable(db: peewee.Database) -> None:
-    """Raise ReadOnly when the server is known to take no writes; it is asked again every
-    READ_ONLY_CHECK_S. Else errors of connecting, as StoreUnavailable. Not in a transaction."""
+    """Raise ReadOnly if the server is known to take no writes, which is checked every
+    READ_ONLY_CHECK_S. Raises StoreUnavailable if it cannot be reached. Not in a transaction."""
     if isinstance(db, MySql):
         try:
             db.renew()
@@ -382,9 +393,9 @@ def _run(
 
 
 def outcome(db: peewee.Database, mark: str) -> int | None:
-    """Return when a transaction with this mark was committed, in ms; None: it was not, and never
-    will be, since the mark is used up now. Raises StoreUnavailable."""
-    # Where the transaction is still on its way, one of the two has to give way to the other.
+    """Return when a transaction with this mark was committed, in ms. None: it was not, and never
+    will be, since the mark is now used. Raises StoreUnavailable."""
+    # If the transaction is still in progress, one of the two has to yield to the other.
     voided: dict[str, list[Any]] = {"id": [mark], "at_ms": [-now_ms()]}
     try:
         transaction(db, lambda: insert_columns(db, "marks", voided))
@@ -396,8 +407,8 @@ def outcome(db: peewee.Database, mark: str) -> int | None:
 
 
 def _has_happened(db: peewee.Database, mark: str, error: BaseException) -> bool:
-    """Return whether a transaction happened that was lost in COMMIT by this error. OutcomeUnknown:
-    no host has answered for OUTCOME_WAIT_S."""
+    """Return whether a transaction that this error interrupted in COMMIT was committed. Raises
+    OutcomeUnknown if no host answers for OUTCOME_WAIT_S."""
     give_up_at = time.monotonic() + OUTCOME_WAIT_S
     while True:
         try:
@@ -411,8 +422,8 @@ def _has_happened(db: peewee.Database, mark: str, error: BaseException) -> bool:
 
 
 class _Attempt:
-    """One try of a transaction, and how far it got. `mark`: of what it leaves in the same
-    transaction; `result`: of the work."""
+    """One attempt of a transaction, and how far it got. `mark` is the id of the mark that it
+    leaves, `result` the result of the work."""
 
     result: Any = None
 
@@ -446,23 +457,23 @@ class _Attempt:
         return result
 
     def may_repeat(self, error: BaseException) -> bool:
-        # A write that was refused: by now the name may lead to the server that takes it.
+        # A refused write: the name may now resolve to the server that takes writes.
         if _code(error) in (MYSQL_RETRY | MYSQL_READ_ONLY if is_mysql(self.db) else SQLITE_RETRY):
             return True
-        # A kept connection that the server closed while it was idle: nothing was begun on it.
+        # The server closed a kept connection while it was idle, before anything was started on it.
         return self.reused and not self.begun and _is_lost(error)
 
 
 def _before_rollback(error: BaseException) -> BaseException:
-    """Return the first error: SQLite ends a transaction itself when the disk is full, and then
-    peewee's rollback fails, too, and hides the reason."""
+    """Return the first error. SQLite ends a transaction itself when the disk is full; then peewee's
+    rollback fails, too, and hides the reason."""
     while _SQLITE_NO_TRANSACTION in str(error) and error.__context__ is not None:
         error = error.__context__
     return error
 
 
 def discard(db: peewee.Database) -> None:
-    """Close this thread's connection, whatever state it is in; the next use opens a new one."""
+    """Close this thread's connection, whatever its state. The next use opens a new one."""
     try:
         db.close()
     except DRIVER_ERRORS:
@@ -470,15 +481,16 @@ def discard(db: peewee.Database) -> None:
 
 
 def place(db: peewee.Database) -> str:
-    """Return the name of a database for messages: its file, or host, port and name; no login."""
+    """Return the name of a database for messages: its file, or host, port and name, without the
+    login."""
     return f"{db.hosts.current.name}/{db.database}" if isinstance(db, MySql) else str(db.database)
 
 
 def classify(error: BaseException, *, committing: bool = False, where: str = "") -> StoreError:
     """Return the store's error for an error of peewee, PyMySQL or sqlite3.
 
-    `committing`: it came out of COMMIT, so a lost connection leaves the outcome unknown. `where`:
-    the `place` of the database, for messages about it rather than about what was to be written.
+    `committing`: it was raised by COMMIT, so a lost connection leaves the outcome unknown. `where`:
+    the `place` of the database, for messages about the database rather than about the data.
     """
     if isinstance(error, StoreError):
         return error
@@ -516,7 +528,7 @@ def _code(error: BaseException) -> int | None:
     origin = _origin(error)
     if isinstance(origin, sqlite3.Error):
         code = getattr(origin, "sqlite_errorcode", None)
-        # Extended codes carry the primary one in their low byte.
+        # Extended codes have the primary one in their low byte.
         return code & 0xFF if isinstance(code, int) else None
     if origin.args and isinstance(origin.args[0], int):
         return origin.args[0]
@@ -525,7 +537,7 @@ def _code(error: BaseException) -> int | None:
 
 def code_text(error: BaseException) -> str:
     """Return the driver's code of an error, or of its cause: a number of MySQL, a name of SQLite,
-    or the name of the error's class where there is none."""
+    or else the name of the error's class."""
     for cause in (error, error.__cause__):
         if cause is not None and (code := _code(cause)) is not None:
             return getattr(_origin(cause), "sqlite_errorname", str(code))
@@ -533,7 +545,7 @@ def code_text(error: BaseException) -> str:
 
 
 def repeated(db: peewee.Database) -> Mapping[str, int]:
-    """Return how many transactions of this process were repeated, by `code_text`."""
+    """Return the number of repeated transactions of this process, by `code_text`."""
     return dict(db.retries) if isinstance(db, (_Sqlite, MySql)) else {}
 
 

@@ -1,9 +1,9 @@
-"""Brings the schema to the version of this code, safely when several do it at once.
+"""Upgrading the schema to the version of this code, safe when several processes do it at once.
 
 SQLite: each step is one transaction under the write lock. MySQL commits at every DDL statement, so
-its statements can be run twice, and a lease row (GET_LOCK would hold on one node of a cluster only)
-lets one runner at a time work; it is renewed while that runner lives. Raw SQL: its own tables have
-no models, the rest is DDL. For commands; workers only ask `pending`.
+its statements can be run twice. A lease row lets one runner at a time work and is renewed while
+that runner lives (GET_LOCK would hold on only one node of a cluster). Raw SQL, since its own tables
+have no models and the rest is DDL. For commands; workers only call `pending`.
 """
 
 import contextlib
@@ -37,7 +37,7 @@ _LEASE = """CREATE TABLE IF NOT EXISTS "schema_lease" (
   "until_s" BIGINT NOT NULL)"""
 _LEASE_ROW = """INSERT IGNORE INTO "schema_lease" ("name", "owner", "until_s")
   VALUES ('migrate', '', 0)"""
-# The server's clock decides, so that clocks of several machines need not agree.
+# The server's clock decides, so the clocks of several machines need not agree.
 _LEASE_TAKE = f"""UPDATE "schema_lease" SET "owner" = ?, "until_s" = UNIX_TIMESTAMP() + {LEASE_S}
   WHERE "name" = 'migrate' AND ("owner" = ? OR "until_s" < UNIX_TIMESTAMP())"""
 _LEASE_DROP = """UPDATE "schema_lease" SET "owner" = '', "until_s" = 0
@@ -46,35 +46,35 @@ _LEASE_DROP = """UPDATE "schema_lease" SET "owner" = '', "until_s" = 0
 
 @dataclass(frozen=True, slots=True)
 class AppliedStep:
-    """A step and when it was applied; None: not yet."""
+    """A step and when it was applied (None: not yet)."""
 
     name: str
     applied_ms: int | None
 
 
 class SchemaTooOld(StoreError):
-    """The schema is of a version that this code does not know how to upgrade."""
+    """A schema of a version that this code cannot upgrade."""
 
 
 def status(db: peewee.Database) -> list[AppliedStep]:
-    """Return every step of this code in order. Raises SchemaTooOld, as all that follows."""
+    """Return every step of this code in order. Raises SchemaTooOld, as all functions below do."""
     applied = _applied(db)
     return [AppliedStep(migration.name, applied.get(migration.name)) for migration in ALL]
 
 
 def is_new(db: peewee.Database) -> bool:
-    """Return whether no version has made a schema here."""
+    """Return whether no version has created a schema here."""
     return not _applied(db)
 
 
 def pending(db: peewee.Database) -> list[str]:
-    """Return the names of the steps that are still to be run; empty: the schema is up to date."""
+    """Return the names of the pending steps, empty if the schema is up to date."""
     return [step.name for step in status(db) if step.applied_ms is None]
 
 
 def behind(db: peewee.Database) -> str:
-    """Return a message for the operator of a schema that is behind, with the remedy; empty: it is
-    not. Raises StoreUnavailable, never SchemaTooOld."""
+    """Return a message for the operator if the schema is behind, with the remedy, or an empty text.
+    Raises StoreUnavailable, never SchemaTooOld."""
     try:
         names = ", ".join(pending(db))
     except SchemaTooOld as error:
@@ -90,11 +90,12 @@ def plan(db: peewee.Database) -> list[str]:
 
 
 def up(db: peewee.Database, report: Report = lambda _: None) -> list[str]:
-    """Run what is pending; return the names that this call applied. Idempotent, safe in parallel.
+    """Run the pending steps. Return the names of those that this call applied. Idempotent, safe in
+    parallel.
 
-    A store with the schema of the version before is compared with the models and taken as it is.
-    `report` gets what is done next, like "0001_schema: statement 3 of 40". StoreError: its schema
-    is not what its version made.
+    A store with the schema of the previous version is compared with the models and then accepted.
+    `report` is called with the next action, like "0001_schema: statement 3 of 40". Raises
+    StoreError if the schema is not the one that its version created.
     """
     if is_mysql(db):
         return _up_mysql(db, report)
@@ -126,7 +127,8 @@ def _missing(applied: Iterable[str]) -> list[Migration]:
 
 
 def _next_sqlite(db: peewee.Database, report: Report) -> list[str]:
-    """Apply the next step; return its name with those that a new store has no need of."""
+    """Apply the next step. Return its name, along with those of steps that a new store does not
+    need."""
     applied = set(_applied(db))
     for migration in _missing(applied)[:1]:
         for statement in _counted(db, migration, applied, report):
@@ -164,7 +166,8 @@ def _counted(
 def _statements(
     db: peewee.Database, migration: Migration, applied: Collection[str]
 ) -> Sequence[str]:
-    """Return what a step has to run here: nothing, where the version before has made the schema."""
+    """Return the statements of a step here: none for FIRST if the previous version has created the
+    schema."""
     if migration is not FIRST or not applied:
         return migration.statements(db)
     later: dict[str, tuple[str, ...]] = {}
@@ -180,7 +183,8 @@ def _statements(
 
 
 def _note(db: peewee.Database, migration: Migration, applied: Collection[str]) -> list[str]:
-    """Note a step as applied, on a new store all: FIRST has made the newest schema."""
+    """Note a step as applied. On a new store, note all of them, since FIRST has created the newest
+    schema."""
     names = [step.name for step in ALL] if migration is FIRST and not applied else [migration.name]
     insert = 'INSERT INTO "schema_migrations" ("name", "applied_ms") VALUES (?, ?)'
     for name in names:
@@ -194,7 +198,7 @@ def _run_one(db: peewee.Database, statement: str) -> None:
 
 @contextlib.contextmanager
 def _leased(db: peewee.Database) -> Iterator[threading.Event]:
-    """Hold the migration lease; yields an event that is set when it was lost."""
+    """Hold the migration lease. Yields an event that is set when the lease is lost."""
     owner = secrets.token_hex(8)
     give_up_at = time.monotonic() + LEASE_WAIT_S
     while not _take(db, owner):

@@ -1,10 +1,10 @@
-"""The steps that make and change the schema; `migrate.py` runs them.
+"""The steps that create and change the schema; `migrate.py` runs them.
 
-The first one makes the tables as the models describe them, so that a new store has the newest
-schema at once and notes the later steps as done. A change of a table is a change of its model and a
-`Migration` at the end of ALL for the stores that are there. It is written so that processes of the
-version before go on working (a new column has a DEFAULT in the table), so that every MySQL
-statement can be run twice, and is never edited after a release.
+The first step creates the tables as the models describe them, so a new store has the newest schema
+at once and notes the later steps as done. A change of a table is a change of its model and a
+`Migration` at the end of ALL for existing stores. It must be written so that processes of the
+previous version continue to work (a new column has a DEFAULT in the table), and so that every MySQL
+statement can be run twice. It is never edited after a release.
 """
 
 import json
@@ -27,16 +27,16 @@ FORERUNNERS = (
     *("0019_trace_id", "0020_usage_by_user", "0021_shared_ids", "0022_guarded_proxy"),
     "0023_processes",
 )
-"""Steps of the versions before: a store that has all of them has the schema of FIRST."""
+"""Steps of earlier versions: a store that has all of them has the schema of FIRST."""
 
 BRIDGE_VERSION = "Sluice 0.1.0 at schema 23 (git-4ce62c7e6920)"
-"""What an older installation is upgraded to before it is upgraded to this version."""
+"""The version to which an older installation must be upgraded before this one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """A step: its name, and its statements for a database, each safe to run twice on MySQL.
-    `added`: what it adds to the schema before, of which no column, index or table is there."""
+    """A step: its name, and its statements for a database, each safe to run twice on MySQL. `added`
+    is what it adds to the previous schema, which has none of these columns, indexes and tables."""
 
     name: str
     statements: Callable[[peewee.Database], Sequence[str]]
@@ -46,14 +46,14 @@ class Migration:
 _ROLLUP_COSTS = ("upstream_nanos", "upstream_known_nanos")
 
 RATES_SINCE = "rates_since"
-"""Row of `versions` in a store that was there before usage_by_rate: the UTC day since which it has
-all calls. The day of the upgrade is not complete, and other nodes may be upgraded later."""
+"""The row of `versions` in a store older than usage_by_rate: the UTC day since which that table has
+all calls. The day of the upgrade is incomplete, and other nodes may be upgraded later."""
 
 CALLERS_SINCE = "callers_since"
-"""Row of `versions` in a store that was there before usage_by_caller: the UTC day since which it
-has all calls. The upkeep makes the days before from usage_by_user when that day has come."""
+"""The row of `versions` in a store older than usage_by_caller: the UTC day since which that table
+has all calls. From that day on, the upkeep makes the days before it from usage_by_user."""
 
-CALLERS_AFTER_DAYS = 2  # in which all nodes are upgraded
+CALLERS_AFTER_DAYS = 2  # by then all nodes are upgraded
 
 FIRST = Migration("0001_schema", schema.create_all)
 _PRICES: Additions = {
@@ -84,7 +84,7 @@ _ENDPOINTS = ("embeddings", "images", "audio", "rerank", "moderations", "complet
 
 
 def _add_endpoints(db: peewee.Database) -> list[str]:
-    """Give the entries beside chat to groups that have all families, as new groups have them."""
+    """Grant the entries beside chat to groups that have all families, as new groups have them."""
     entries = json.dumps([*_FAMILIES, *_ENDPOINTS], separators=(",", ":"))
     has_all = " AND ".join(f"""INSTR("entries", '"{name}"') > 0""" for name in _FAMILIES)
     return [f"""UPDATE "groups" SET "entries" = '{entries}' WHERE {has_all}"""]

@@ -1,12 +1,12 @@
-"""MySQL servers: sessions with them, and which one of several is written to.
+"""MySQL servers: sessions with them, and the choice of the writing host among several.
 
-One host, a server or a proxy that chooses, is used as it is. Of several the row of `writing_host`
-names the one that all processes write to and read from, with an epoch that counts its moves.
-Whoever cannot reach it twice, a second apart, moves it by compare-and-set to the next host that
-takes writes; the others follow the row, which they read with each new session and once a second.
-Nobody goes back by itself (ADR 0045).
+A single host, a server or a proxy that chooses, is used as it is. With several hosts, the row of
+`writing_host` names the one that all processes write to and read from, with an epoch that counts
+its moves. A process that cannot reach that host twice, a second apart, moves the row by
+compare-and-set to the next host that takes writes. The others follow the row, which they read with
+each new session and once a second. There is no automatic move back (ADR 0045).
 
-For database.py, which turns the errors of the driver that come out of here into the store's own.
+For database.py, which translates the driver's errors raised here into the store's own.
 """
 
 import contextlib
@@ -34,23 +34,24 @@ READ_TIMEOUT_S = 20
 WRITE_TIMEOUT_S = 20
 LOCK_WAIT_S = 5
 PATIENT_S = 600
-"""A longer wait for an answer is that of a command, whose sessions live as long as it does."""
+"""A longer read timeout means that a command uses the database. Its sessions live as long as it
+does."""
 SESSION_MAX_S = 300.0
-"""Of a session, before its next transaction: another one resolves the name anew."""
+"""The maximum age of a session at its next transaction. A new session resolves the name anew."""
 READ_ONLY_CHECK_S = 5.0
-"""Of a session with a server that takes no writes."""
+"""The maximum age of a session with a server that takes no writes."""
 PORT = 3306
 TLS_FAILED = 2026
 
 _SESSION = (
-    # Strict: what does not fit is an error, never cut. ANSI_QUOTES: "group" quotes on both.
+    # Strict: values that do not fit are errors and never cut. ANSI_QUOTES: "group" quotes on both.
     "SET SESSION sql_mode = "
     "'STRICT_ALL_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION,ANSI_QUOTES'",
     "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
     f"SET SESSION innodb_lock_wait_timeout = {LOCK_WAIT_S}",
 )
-# A host of a cluster may lag behind what another one has acknowledged: once for each session it is
-# waited for, after which all is read and written there.
+# A host of a cluster may lag behind what another one has acknowledged. Each session waits for it
+# once; after that, everything is read and written there.
 _CATCH_UP = (
     "SET SESSION wsrep_sync_wait = 1",
     "SELECT 1",
@@ -60,22 +61,22 @@ _CATCH_UP = (
 PROBE_INTERVAL_S = 1.0
 PROBE_LIMIT_S = 2.0  # to connect, and for an answer
 FAILURES = 2
-"""Probes that must fail, one after the other, until a host counts as dead."""
+"""The number of consecutive failed probes after which a host counts as dead."""
 MOVE_LIMIT_S = 10.0  # a cluster that has lost a node commits nothing for some 6 s
 
 NO_TABLE = 1146
 NOT_PRIMARY = 1047
 READ_ONLY = 1290
 DEAD = frozenset({NOT_PRIMARY, READ_ONLY, 0, 1053, 1792, 1836, 2002, 2003, 2006, 2013, 2014, 2055})
-"""Errors by which a host counts as dead: it does not answer, or takes no writes. One that has no
-room for a session, or refuses the login, is alive."""
+"""The errors by which a host counts as dead: it does not answer, or takes no writes. A host that
+has no room for a session, or refuses the login, is alive."""
 
 _STATE = (
     "SHOW GLOBAL STATUS WHERE Variable_name IN ('wsrep_ready', 'wsrep_cluster_status',"
     " 'wsrep_cluster_size', 'wsrep_local_state_comment', 'wsrep_flow_control_paused')"
 )
-# Names of MariaDB and MySQL, old and new. A user who may write all the same is not refused by the
-# server, and would write where nobody looks any more.
+# Names of MariaDB and MySQL, old and new. The server does not refuse a user who may write despite
+# them, and that user would write where nobody reads any more.
 _SWITCHES = (
     "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('wsrep_on', 'read_only', 'super_read_only',"
     " 'innodb_read_only', 'tx_read_only', 'transaction_read_only') AND Value NOT IN ('OFF', '0')"
@@ -86,23 +87,23 @@ _MOVE = "UPDATE writing_host SET host = %s, epoch = epoch + 1 WHERE name = 'stor
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """A server of the store by its address; an IPv6 address without brackets."""
+    """A server of the store by its address, which is without brackets for IPv6."""
 
     address: str
     port: int
 
     @property
     def name(self) -> str:
-        """Return it as the row and messages name it."""
+        """Return the host as the row and messages name it."""
         address = f"[{self.address}]" if ":" in self.address else self.address
         return f"{address}:{self.port}"
 
 
 @dataclass(frozen=True, slots=True)
 class HostState:
-    """State of a host, as it says itself. `primary`: it has the majority of its cluster, or is in
-    none; `size`: of the cluster, None without one; `paused`: the part of the time, since it was
-    last asked for it, in which flow control stopped its writes; `error`: why it does not answer."""
+    """The state that a host reports. `primary`: it has the majority of its cluster, or is in none.
+    `size`: the cluster's size, None without one. `paused`: the part of the time since the last
+    query in which flow control stopped its writes. `error`: why it does not answer."""
 
     name: str
     primary: bool = False
@@ -114,20 +115,20 @@ class HostState:
 
     @property
     def serves(self) -> bool:
-        """Return whether it may be the writing host."""
+        """Return whether the host may be the writing host."""
         return self.primary and self.writable
 
 
 @dataclass(frozen=True, slots=True)
 class WritingHost:
-    """The row: the writing host's name, empty while nobody has chosen one, and its epoch."""
+    """The row: the writing host's name, empty if none was chosen, and its epoch."""
 
     host: str
     epoch: int
 
 
 Connect = Callable[[Host, float], Any]
-"""Opens a connection of the driver to a host; the seconds bound each of its answers."""
+"""Opens a connection of the driver to a host. The seconds bound each of its answers."""
 
 
 def switches(connection: Any) -> frozenset[str]:
@@ -157,7 +158,7 @@ def state_of(connection: Any, name: str) -> HostState:
 
 
 def read_row(connection: Any) -> WritingHost | None:
-    """Return the row; None in a store of an earlier version."""
+    """Return the row, or None in a store of an earlier version."""
     try:
         with connection.cursor() as cursor:
             cursor.execute(_ROW)
@@ -170,14 +171,14 @@ def read_row(connection: Any) -> WritingHost | None:
 
 
 def move(connection: Any, host: Host, epoch: int) -> bool:
-    """Make a host the writing one, unless somebody was quicker since that epoch; in autocommit."""
+    """Make a host the writing one, unless the row was moved since that epoch. In autocommit."""
     with connection.cursor() as cursor:
         return int(cursor.execute(_MOVE, (host.name, epoch))) == 1
 
 
 class Hosts:
-    """The hosts of `store.url` in order. `current`: the one that this process uses; `states`: what
-    the watch last saw of each. Any thread."""
+    """The hosts of `store.url` in order. `current` is the one that this process uses, `states` what
+    the watch last saw of each. For any thread."""
 
     def __init__(self, hosts: Sequence[Host], connect: Connect) -> None:
         self.all = tuple(hosts)
@@ -186,7 +187,7 @@ class Hosts:
         self._connect = connect
         self._by_name = {host.name: host for host in self.all}
         self._lock = threading.Lock()
-        self._failures = 0  # of the current host, in a row
+        self._failures = 0  # consecutive, of the current host
         self._failed_at = 0.0
         self._is_used = False  # a session was opened with one of them
         self._refusal: tuple[float, pymysql.err.MySQLError] | None = None
@@ -198,12 +199,12 @@ class Hosts:
 
     @property
     def is_dead(self) -> bool:
-        """Return whether the current host has failed so often that it is to be replaced."""
+        """Return whether the current host has failed so often that it must be replaced."""
         return self.several and self._failures >= FAILURES
 
     def agrees(self, connection: Any, host: Host) -> bool:
-        """Return whether a new session leads to the host that all use; else `current` is another
-        now. The first session of a new store chooses its host."""
+        """Return whether a new session is with the host that all processes use. If not, `current`
+        has changed. The first session of a new store chooses its host."""
         row = read_row(connection)
         if row is not None and not row.host:
             move(connection, host, row.epoch)
@@ -214,12 +215,12 @@ class Hosts:
         return True
 
     def may_replace(self, error: pymysql.err.MySQLError) -> bool:
-        """Return whether a host may be replaced after an error with which no session came about."""
+        """Return whether a host may be replaced after this error, which prevented a session."""
         return self.several and error.args[0] in DEAD
 
     def replace(self, failed: Host) -> None:
-        """Have another host than the one that a session could not be opened with, or the same one
-        when it answers again. Takes seconds. Raises the driver's errors when there is none."""
+        """Change to another host than the one with which a session could not be opened, or keep it
+        if it answers again. Takes seconds. Raises the driver's errors if no host is available."""
         with self._lock:
             if self.current != failed:
                 return
@@ -241,8 +242,8 @@ class Hosts:
             return HostState(host.name, error=str(error.args[-1]))
 
     def watch(self, cut: Callable[[Host], None]) -> None:
-        """Watch over the writing host in a thread, for as long as the process lives. `cut` ends all
-        sessions with a host that is dead, also those that wait for an answer."""
+        """Watch the writing host in a thread, for as long as the process lives. `cut` ends all
+        sessions with a dead host, including those that wait for an answer."""
         threading.Thread(target=self._watch, args=(cut,), name="store-hosts", daemon=True).start()
 
     def _watch(self, cut: Callable[[Host], None]) -> None:
@@ -251,7 +252,7 @@ class Hosts:
             began = time.monotonic()
             self._look_at_current(cut)
             rest = [host for host in self.all if host != self.current]
-            if rest:  # one in each round: one that is frozen takes its time
+            if rest:  # only one in each round, since a frozen host takes long
                 turn += 1
                 other = rest[turn % len(rest)]
                 self.states[other.name] = self.look(other)
@@ -271,7 +272,7 @@ class Hosts:
             if error.args[0] not in DEAD or self._count_failure() < FAILURES:
                 return
             cut(host)
-            with contextlib.suppress(pymysql.err.MySQLError):  # the sessions say so, too
+            with contextlib.suppress(pymysql.err.MySQLError):  # the sessions report this, too
                 self.replace(host)
 
     @contextlib.contextmanager
@@ -291,7 +292,8 @@ class Hosts:
             raise pymysql.err.OperationalError(READ_ONLY, f"{host.name} is read-only")
 
     def _follow(self, row: WritingHost, host: Host) -> bool:
-        """Go to the host that a row names, if that is another one of ours."""
+        """Change to the host that a row names, if it is another one of ours. Return whether it
+        is."""
         named = self._by_name.get(row.host, host)
         if named == host:
             return False
@@ -300,14 +302,16 @@ class Hosts:
 
     def _turn_to(self, host: Host) -> None:
         if self.current != host:
-            # A command begins with the first host of the list: what it then reads is no news.
+            # A command starts with the first host of the list, so what it reads next is not a
+            # change.
             level = logging.WARNING if self._is_used else logging.DEBUG
             text = "the store is written to at %s, no longer at %s"
             log.log(level, text, host.name, self.current.name)
         self.current, self._failures = host, 0
 
     def _count_failure(self) -> int:
-        """Count a failure of the current host, once in an interval; how many there are in a row."""
+        """Count a failure of the current host, at most once in an interval. Return the number of
+        consecutive failures."""
         now = time.monotonic()
         if not self._failures or now >= self._failed_at + PROBE_INTERVAL_S * 0.9:
             self._failures, self._failed_at = self._failures + 1, now
@@ -318,7 +322,7 @@ class Hosts:
         return (*self.all[place + 1 :], *self.all[:place])
 
     def _is_moved(self, failed: Host) -> bool:
-        """Return whether the row, as another host has it, names another one by now."""
+        """Return whether the row, as another host has it, now names another host."""
         for host in self._after(failed):
             with contextlib.suppress(pymysql.err.MySQLError), self._connected(host) as connection:
                 row = read_row(connection)
@@ -339,7 +343,8 @@ class Hosts:
         return True
 
     def _move_from(self, failed: Host) -> None:
-        """Move the row to the next host that takes writes, or follow whoever has moved it."""
+        """Move the row to the next host that takes writes, or follow if another process has moved
+        it."""
         errors = []
         for host in self._after(failed):
             try:
@@ -363,12 +368,13 @@ class Hosts:
 
 
 class TakesNoWrites(pymysql.err.OperationalError):  # type: ignore[misc]
-    """A server that is known to take no writes, so none was sent."""
+    """A refusal to send a write to a server that is known to take none."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Session:
-    """A thread's session with a host. `epoch`: how often all were given up before it."""
+    """A thread's session with a host. `epoch` counts how often all sessions had been given up
+    before it."""
 
     opened_at: float
     epoch: int
@@ -377,18 +383,18 @@ class _Session:
 
 
 class _Own(threading.local):
-    """Session of each thread."""
+    """The session of each thread."""
 
     session: _Session | None = None
 
 
 class MySql(peewee.MySQLDatabase):
-    """Sessions end by their age, when the host that is written to becomes another one, and all of
-    them when one server refuses a write: after a planned switchover the name leads elsewhere, and
-    nobody may go on reading from the old server.
+    """A MySQL database whose sessions end by age and when the writing host changes. All of them end
+    when one server refuses a write: after a planned switchover the name resolves to another server,
+    and the old one must not be read any more.
 
-    `retries`: transactions that were repeated, by the driver's error code. `is_patient`: of a
-    command that waits long for one answer; what alters a table prepares that in its session.
+    `retries` counts repeated transactions by the driver's error code. `is_patient` is for a command
+    that waits long for one answer. Code that alters a table prepares that in its session.
     """
 
     retries: Counter[str]
@@ -399,17 +405,17 @@ class MySql(peewee.MySQLDatabase):
         self._epoch = 0
         self._own = _Own()
         self._open: weakref.WeakKeyDictionary[Any, Host] = weakref.WeakKeyDictionary()
-        self._open_lock = threading.Lock()  # of the dictionary
+        self._open_lock = threading.Lock()  # protects the dictionary
         super().__init__(name, **options)
 
     def watch_hosts(self) -> None:
-        """Watch over the writing host from now on, if there are several hosts; for processes that
-        live long."""
+        """Start watching the writing host, if there are several hosts. For long-running
+        processes."""
         if self.hosts.several:
             self.hosts.watch(self._cut)
 
     def renew(self) -> None:
-        """Close this thread's session when it is to end; not inside a transaction."""
+        """Close this thread's session if it has expired. Not inside a transaction."""
         session = self._own.session
         if session is None or self.is_closed():
             return
@@ -422,8 +428,8 @@ class MySql(peewee.MySQLDatabase):
                 self.close()
 
     def require_writable(self) -> None:
-        """Raise TakesNoWrites when the server of this thread's session takes none; the driver's
-        errors when there is none."""
+        """Raise TakesNoWrites if the server of this thread's session takes none. Raises the
+        driver's errors if there is no server."""
         self.connect(reuse_if_open=True)
         session = self._own.session
         if session is not None and session.read_only:
@@ -431,14 +437,15 @@ class MySql(peewee.MySQLDatabase):
             raise TakesNoWrites(f"the server is read-only; {remedy}")
 
     def give_up_sessions(self) -> None:
-        """End every thread's session before its next transaction: a server has refused a write."""
+        """End every thread's session before its next transaction, because a server has refused a
+        write."""
         session = self._own.session
-        if session is not None and session.epoch == self._epoch:  # else another thread has said so
+        if session is not None and session.epoch == self._epoch:  # else another thread has done it
             self._epoch += 1
 
     def _cut(self, host: Host) -> None:
-        """End all sessions with a host, also those in which a thread waits for an answer. The
-        socket is shut, which another thread may do, and not closed."""
+        """End all sessions with a host, including those in which a thread waits for an answer.
+        Shuts the socket down, which is safe from another thread, and does not close it."""
         with self._open_lock:
             sessions = list(self._open.items())
         for connection, where in sessions:
@@ -449,7 +456,7 @@ class MySql(peewee.MySQLDatabase):
                     pass
 
     def _connect(self) -> Any:
-        """Open a session with the host that is written to, whichever that is by then."""
+        """Open a session with the current writing host."""
         hosts = self.hosts
         for _ in range(len(hosts.all)):
             if hosts.is_dead:
@@ -466,16 +473,17 @@ class MySql(peewee.MySQLDatabase):
         return self._open_session(hosts.current, last=True)
 
     def _open_session(self, host: Host, *, last: bool = False) -> Any:
-        """Return a session with a host, ready for use; None when all use another one by now."""
+        """Return a session with a host, ready for use, or None if all now use another host."""
         epoch = self._epoch  # before the name is resolved
         connection = self._connect_to(host)
-        with self._open_lock:  # already: a host may freeze while a session begins
+        with self._open_lock:  # before its set-up, since a host may freeze during that
             self._open[connection] = host
         try:
             with connection.cursor() as cursor:
                 for statement in _SESSION:
                     cursor.execute(statement)
-                # In a transaction: a proxy that splits reads from writes asks the writer then.
+                # In a transaction, since a proxy that splits reads from writes then asks the
+                # writer.
                 connection.begin()
                 on = switches(connection)
                 connection.rollback()
@@ -495,10 +503,10 @@ class MySql(peewee.MySQLDatabase):
         return connection
 
     def _connect_to(self, host: Host, limit_s: float | None = None) -> Any:
-        """Open a connection to a host; the seconds bound connecting and each answer."""
+        """Open a connection to a host. `limit_s` bounds connecting and each answer."""
         options = dict(self.connect_params)
         read_timeout_s = limit_s or options["read_timeout"]
-        # Each answer of the login, too: a host that is frozen takes connections.
+        # This bounds each answer of the login, too: a frozen host accepts connections.
         options["read_timeout"] = options["connect_timeout"] = limit_s or options["connect_timeout"]
         place = {"host": host.address, "port": host.port, "database": self.database}
         try:
@@ -514,12 +522,12 @@ class MySql(peewee.MySQLDatabase):
 
 
 def open_mysql(url: str, connect_timeout_s: float, read_timeout_s: float) -> MySql:
-    """Return the database of an address; ValueError for one that cannot be meant.
+    """Return the database of an address. Raises ValueError for an invalid one.
 
     `mysql://user:password@host:port,host:port/database?ssl_ca=FILE&ssl_verify_identity=true`: user
-    and password percent-encoded, one host or several. With `ssl_ca` sessions are encrypted and the
-    server's certificate must be signed by one of that file, with `ssl_verify_identity` it must be
-    for the host's name, too.
+    and password percent-encoded, one host or several. With `ssl_ca`, sessions are encrypted and the
+    server's certificate must be signed by one in that file. With `ssl_verify_identity`, it must
+    also match the host's name.
     """
     login, _, place = url.removeprefix("mysql://").rpartition("@")
     user, _, password = login.partition(":")
@@ -538,7 +546,7 @@ def open_mysql(url: str, connect_timeout_s: float, read_timeout_s: float) -> MyS
         unquote(name),
         tuple(map(_host, addresses.split(","))),
         user=unquote(user),
-        # Bytes: a text would be sent in Latin-1, which has not every character.
+        # Bytes, since a text would be sent in Latin-1, which lacks most characters.
         password=unquote_to_bytes(password),
         charset="utf8mb4",
         field_types={"LONGTEXT": "MEDIUMTEXT", "DIGEST": "BINARY(32)"},
@@ -554,7 +562,7 @@ def open_mysql(url: str, connect_timeout_s: float, read_timeout_s: float) -> MyS
 
 
 def _host(text: str) -> Host:
-    """Return a host as an address of the store names it."""
+    """Parse a host of the store's address."""
     address, _, port = text.rpartition(":")
     if not port.isdecimal():
         address, port = text, ""

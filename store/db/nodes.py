@@ -1,5 +1,5 @@
 """The nodes of a store: when each was last seen, by the database's clock, and what its processes
-say of themselves. For writers and for commands."""
+report. For writers and for commands."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,21 +13,22 @@ from store.db.tables.usage import JournalRow
 from store.values.ids import now_ms
 
 NODE_ALIVE_MS = 60_000
-"""A node of which nothing has been heard for so long is away."""
+"""A node silent for this long is away."""
 SERVING_MS = 10_000
-"""A node of which nothing has been heard for so long takes no calls: its limits are others'."""
+"""A node silent for this long does not serve: its share of limits goes to the others."""
 DRAINING = "draining"
-"""State of a process that takes no new calls and ends."""
+"""The state of a process that takes no new calls and is about to end."""
 HANGING = "its loop stands still"
-"""State of a process whose threads still report."""
+"""The state of a process whose threads still report."""
 _TEXT_CHARS = 128
 
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """State that a process of a node reports. `version`: with the revision of its code
-    (conf/version.py), so that two installations of a version differ; `not_ready`: why it takes no
-    calls, "" when it does; `backlog_bytes`: of its journal, not yet in the store."""
+    """The state that a process of a node reports. `version` includes the revision of its code
+    (conf/version.py), so that two installations of a version differ. `not_ready` is why it takes no
+    calls, "" if it does. `backlog_bytes` is the part of its journal that is not yet in the
+    store."""
 
     version: str
     backlog_bytes: int
@@ -37,8 +38,8 @@ class Process:
 @dataclass(frozen=True, slots=True)
 class NodeState:
     """A node as its processes reported it. `lead_ms`: how far the database's clock is ahead of the
-    node's; None, and no versions, where no process runs. `unfinished`: a process of it runs, or has
-    not ended in order."""
+    node's; None, as `versions` is empty, if no process runs. `unfinished`: one of its processes is
+    running, or did not end properly."""
 
     name: str
     seen_ms: int
@@ -56,7 +57,7 @@ class NodeState:
 def note_seen(
     db: peewee.Database, node: str, journal_id: str = "", process: Process | None = None
 ) -> None:
-    """Note that a process of the node is alive, and what it says of itself."""
+    """Note that a process of the node is alive, and what it reports."""
     at_ms = database_ms(db)
     insert_rows(db, Node, [{"name": node, "seen_ms": at_ms}], replace=["seen_ms"])
     if process is not None:
@@ -71,9 +72,8 @@ def note_seen(
 
 @in_snapshot
 def states(db: peewee.Database) -> list[NodeState]:
-    """Return every node that has ever served from the store, by name; processes that ended in order
-    do not count, those that did not are `backlog_bytes` of records to adopt. Raises
-    StoreUnavailable."""
+    """Return every node that has ever served from the store, by name. Processes that ended properly
+    do not count; the others' `backlog_bytes` are records to adopt. Raises StoreUnavailable."""
     alive_ms = database_ms(db) - NODE_ALIVE_MS
     query = JournalRow.select().where(JournalRow.finished_ms.is_null())
     rows: dict[str, list[JournalRow]] = {}
@@ -101,7 +101,7 @@ def _state(name: str, seen_ms: int, alive_ms: int, rows: Sequence[JournalRow]) -
 
 
 def serving(db: peewee.Database) -> int:
-    """Count the nodes with a process that takes calls, by the database's clock. Raises
+    """Return the number of nodes with a process that takes calls, by the database's clock. Raises
     StoreUnavailable."""
     since_ms = database_ms(db) - SERVING_MS
     query = JournalRow.select(JournalRow.node).distinct()
@@ -110,9 +110,9 @@ def serving(db: peewee.Database) -> int:
 
 
 def hanging(db: peewee.Database) -> list[tuple[str, int]]:
-    """Return nodes with processes that hang, each with their number, by name: the loop of such a
-    process stands still, or nothing of it is heard and no other process has ended its work yet.
-    Those of a node that is away do not count. Raises StoreUnavailable."""
+    """Return the nodes with processes that hang, by name, with the number of these processes: their
+    loop stands still, or they are silent and no other process has finished their work yet. Nodes
+    that are away are excluded. Raises StoreUnavailable."""
     at_ms, seen_ms = database_ms(db), JournalRow.seen_ms
     silent = (seen_ms < at_ms - SERVING_MS) | (JournalRow.not_ready == HANGING)
     hang = JournalRow.finished_ms.is_null() & (seen_ms >= at_ms - NODE_ALIVE_MS) & silent
@@ -121,5 +121,5 @@ def hanging(db: peewee.Database) -> list[tuple[str, int]]:
 
 
 def last_seen(db: peewee.Database) -> dict[str, int]:
-    """Return when each node was last seen, in ms by its name; in the caller's transaction."""
+    """Return when each node was last seen, in ms by name, in the caller's transaction."""
     return dict(select_rows(db, Node.select(Node.name, Node.seen_ms)))

@@ -1,8 +1,8 @@
-"""The days of usage_records: partitions made ahead on MySQL, and old days removed.
+"""The days of usage_records: partitions created ahead on MySQL, and the removal of old days.
 
-On MySQL each UTC day is a partition, so that removing a day is dropping a file; records after the
-last day made are in "pmax". SQLite has no partitions: old records are deleted in portions.
-For the upkeep and for commands (`prune`); imports nothing of the gateway.
+On MySQL each UTC day is a partition, so that a day is removed by dropping a file. Records after the
+last partitioned day go into "pmax". SQLite has no partitions; old records are deleted in batches.
+For the upkeep and for commands (`prune`). Imports nothing of the gateway.
 """
 
 import datetime
@@ -26,26 +26,28 @@ log = logging.getLogger(__name__)
 
 AHEAD_DAYS = 7
 ROWS_MOVED_MAX = 50_000
-"""Splitting "pmax" copies its rows and stops writers meanwhile: more than these are left there."""
+"""Splitting "pmax" copies its rows and blocks writers meanwhile, so more rows than this stay
+there."""
 
 TABLE_LOCK_WAIT_S = 1
-"""How long DDL waits for running transactions; while it waits, all others wait behind it."""
+"""The time that DDL waits for running transactions. While it waits, all others wait behind it."""
 
 DROP_ATTEMPTS = 10
 DROP_PAUSE_S = 0.5
-DELETE_ROWS = 4_000  # some 50 ms on SQLite, in which no other process writes
+DELETE_ROWS = 4_000  # some 50 ms on SQLite, during which no other process writes
 DELETE_PAUSE_S = 0.01
-# SQLite while it deletes: one user's records of a day lie together in an index, so that portions
-# change the same pages again and again. Kept in memory and copied from the log into the file once
-# for several portions they cost half the time. Pages of 4 KiB; the cache in KiB, written negative.
+# For deletions on SQLite. The records of one user and day are adjacent in an index, so that
+# consecutive batches change the same pages. Keeping the pages in memory and copying them from the
+# log into the file once for several batches halves the cost. Pages of 4 KiB; the cache is in KiB,
+# negative.
 _DELETING_SQLITE = ("PRAGMA cache_size = -65536", "PRAGMA wal_autocheckpoint = 8000")
 
 PRUNED = "usage_pruned"
-"""Row of `versions`: records of all days before this one have been removed."""
+"""The row of `versions` with the day before which all records have been removed."""
 
 _DAYS = UsageRow.select(UsageRow.day)
 
-# Raw SQL: partitions are no matter of the query builder, nor is DELETE with a LIMIT.
+# Raw SQL: the query builder has neither partitions nor DELETE with a LIMIT.
 _LAST = "pmax"
 _PARTITIONS = """SELECT partition_name, partition_description FROM information_schema.partitions
   WHERE table_schema = DATABASE() AND table_name = 'usage_records'
@@ -59,17 +61,17 @@ _DELETE_SQLITE = """DELETE FROM "usage_records" WHERE rowid IN
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """Result of `prune`: days dropped as a whole (partitions), records deleted one by one."""
+    """The result of `prune`: days dropped as partitions, records deleted one by one."""
 
     partitions: int
     records: int
 
 
 def keep_ahead(db: peewee.Database) -> None:
-    """Make the partitions of the coming days, if it is MySQL and they are missing.
+    """Create the partitions of the coming days if they are missing. On MySQL only.
 
-    Never raises StoreError: without them records go into "pmax" and only pruning is slower, so
-    the next try is early enough. Any number of processes may do it at once.
+    Never raises StoreError: without partitions, records go into "pmax" and only pruning is slower,
+    so the next try is early enough. Any number of processes may do it at once.
     """
     if not database.is_mysql(db):
         return
@@ -82,10 +84,11 @@ def keep_ahead(db: peewee.Database) -> None:
 def make_days(
     db: peewee.Database, first: int, ahead: int, rows_max: int = ROWS_MOVED_MAX
 ) -> list[int]:
-    """Give a UTC day (yyyymmdd) and the `ahead` days after it partitions; the days made now.
+    """Create the partitions of a UTC day (yyyymmdd) and the `ahead` days after it. Return the days
+    created now.
 
-    MySQL only. Makes nothing while "pmax" holds more than `rows_max` records. Idempotent.
-    StoreUnavailable: the table was busy for longer than TABLE_LOCK_WAIT_S.
+    MySQL only. Creates none while "pmax" holds more than `rows_max` records. Idempotent. Raises
+    StoreUnavailable if the table was busy for longer than TABLE_LOCK_WAIT_S.
     """
     limits = _limits(db)
     if _LAST not in limits or limits.pop(_LAST) is not None:
@@ -104,7 +107,7 @@ def make_days(
     try:
         _alter(db, split)
     except StoreError:
-        # Another process was quicker.
+        # Another process was faster.
         if not {f"p{day}" for day in days} <= set(_limits(db)):
             raise
         return []
@@ -112,22 +115,23 @@ def make_days(
 
 
 def short_pause() -> None:
-    """Let the writers take their turn."""
+    """Give other writers a chance."""
     time.sleep(DELETE_PAUSE_S)
 
 
 def count_before(db: peewee.Database, before: int) -> int:
-    """Return how many records `prune` would remove. Errors: StoreUnavailable."""
+    """Return the number of records that `prune` would remove. Raises StoreUnavailable."""
     query = UsageRow.select(peewee.fn.COUNT(UsageRow.id)).where(UsageRow.day < before)
     return int((database.first_row(db, query) or (0,))[0])
 
 
 def prune(db: peewee.Database, before: int, pause: Callable[[], None] = short_pause) -> Pruned:
-    """Remove the records of all UTC days before one (yyyymmdd); roll-ups and ledger stay.
+    """Remove the records of all UTC days before `before` (yyyymmdd). Roll-ups and ledger stay.
 
-    Safe while gateways write. A record that comes late for such a day is booked as usual and goes
-    with the next pruning. `pause` is called after each portion, so that writers get their turn;
-    what it raises ends the pruning. StoreUnavailable: do it again, what is done stays done.
+    Safe while gateways write. A record that arrives late for such a day is booked as usual and
+    removed by the next pruning. `pause` is called after each batch, so that other writers get a
+    chance; an exception from it ends the pruning. Raises StoreUnavailable; repeat it then, since
+    finished batches stay removed.
     """
     database.transaction(db, lambda: _note_pruned(db, before))
     if database.is_mysql(db):
@@ -138,48 +142,49 @@ def prune(db: peewee.Database, before: int, pause: Callable[[], None] = short_pa
             database.snapshot_read(db, functools.partial(database.execute, db, statement))
         return Pruned(0, _delete_before(db, before, pause))
     finally:
-        database.discard(db)  # with the settings of its connection
+        database.discard(db)  # along with its connection's settings
 
 
 def pruned_before(db: peewee.Database) -> int:
-    """Return the UTC day (yyyymmdd) before which records may be gone; 0: none was removed yet."""
+    """Return the UTC day (yyyymmdd) before which records may be missing, 0 if none were removed
+    yet."""
     row = database.first_row(db, Version.select(Version.version).where(Version.name == PRUNED))
     return int(row[0]) if row else 0
 
 
 def callers_since(db: peewee.Database) -> int:
-    """Return the UTC day (yyyymmdd) since which usage_by_caller has all calls; 0: it has them."""
+    """Return the UTC day (yyyymmdd) since which usage_by_caller is complete, 0 if it always was."""
     query = Version.select(Version.version).where(Version.name == CALLERS_SINCE)
     row = database.first_row(db, query)
     return int(row[0]) if row else 0
 
 
 def sums_of_callers(db: peewee.Database, since_day: int) -> Any:
-    """Return the smallest roll-up that has the days of users, keys and groups since a UTC day."""
+    """Return the smallest roll-up with all days of users, keys and groups since a UTC day."""
     return UsageByCaller if since_day >= callers_since(db) else UsageByUser
 
 
 def next_day(db: peewee.Database, after: int) -> int | None:
-    """Return the first UTC day after a day (yyyymmdd) that has records; None: there is none."""
+    """Return the first UTC day (yyyymmdd) with records after `after`, or None."""
     row = database.first_row(db, _DAYS.where(UsageRow.day > after).order_by(UsageRow.day))
     return int(row[0]) if row else None
 
 
 def days_after(db: peewee.Database, day: int) -> Iterator[int]:
-    """Yield the UTC days after a day (yyyymmdd) that have records, in order."""
+    """Yield the UTC days (yyyymmdd) with records after `day`, in order."""
     while (following := next_day(db, day)) is not None:
         yield following
         day = following
 
 
 def previous_day(db: peewee.Database, last: int) -> int | None:
-    """Return the last UTC day (yyyymmdd), up to a day, that has records; None: there is none."""
+    """Return the last UTC day (yyyymmdd) with records, not after `last`, or None."""
     row = database.first_row(db, _DAYS.where(UsageRow.day <= last).order_by(UsageRow.day.desc()))
     return int(row[0]) if row else None
 
 
 def following_day(day: int) -> int:
-    """Return the UTC day after one, both as yyyymmdd."""
+    """Return the next UTC day, both as yyyymmdd."""
     return _days(day, 2)[1]
 
 
@@ -190,7 +195,7 @@ def _days(first: int, count: int) -> list[int]:
 
 
 def _limits(db: peewee.Database) -> dict[str, int | None]:
-    """Return the day that each partition ends before, by its name; None: it has no end."""
+    """Return the day before which each partition ends, by name. None: it has no end."""
     rows = _fetch(db, _PARTITIONS)
     return {name: None if limit == "MAXVALUE" else int(limit) for name, limit in rows}
 
@@ -213,7 +218,7 @@ def _drop_before(db: peewee.Database, before: int) -> int:
 
 def _delete_before(db: peewee.Database, before: int, pause: Callable[[], None]) -> int:
     records = count = database.transaction(db, lambda: _delete_some(db, before))
-    while count == DELETE_ROWS:  # fewer: only what comes late could still be there
+    while count == DELETE_ROWS:  # fewer: only late records could be left
         pause()
         count = database.transaction(db, lambda: _delete_some(db, before))
         records += count
@@ -235,11 +240,11 @@ def _fetch(db: peewee.Database, query: str, values: tuple[Any, ...] = ()) -> Any
 
 
 def _alter(db: peewee.Database, statement: str) -> None:
-    # Not by `transaction`: it would try again at once, and DDL that waits stops all writers.
+    # Not by `transaction`, which would retry at once: waiting DDL blocks all writers.
     try:
         database.execute(db, f"SET SESSION lock_wait_timeout = {TABLE_LOCK_WAIT_S}")
         database.execute(db, statement)
     except database.DRIVER_ERRORS as error:
         raise database.classify(error, where=database.place(db)) from error
     finally:
-        database.discard(db)  # with the setting of its session
+        database.discard(db)  # along with its session's setting

@@ -1,7 +1,7 @@
-"""The schema of an empty database, made from the models of tables/, and what differs from it.
+"""The schema of an empty database, made from the models of tables/, and comparisons with it.
 
-Raw SQL: MySQL commits at every DDL statement, so a table is one statement with its indexes inside,
-which can be run again; peewee has neither defaults, nor partitions, nor collations. For migrations.
+Raw SQL. MySQL commits at every DDL statement, so a table is one statement with its indexes inside,
+which can be run again. peewee has no defaults, partitions or collations. For migrations.
 """
 
 import importlib
@@ -19,7 +19,7 @@ from store.values.errors import StoreError
 
 COLLATIONS = ("utf8mb4_nopad_bin", "utf8mb4_0900_bin")
 """MariaDB's name, then MySQL's, of the collation that compares bytes and does not pad, so that "a"
-and "a " are two names."""
+and "a " are different names."""
 
 ALERTS_ROW = (
     'INTO "upkeep" ("name", "owner", "node", "until_ms", "next_ms")'
@@ -27,7 +27,7 @@ ALERTS_ROW = (
 )
 WRITING_HOST_ROW = 'INTO "writing_host" ("name", "host", "epoch") VALUES (\'store\', \'\', 0)'
 # Rows that must exist before anything is changed: the counter of changes, the day before which
-# records were removed, the rows of the upkeep and of alerts, due at once, the writing host.
+# records were removed, the rows of the upkeep and of alerts, due at once, and the writing host.
 FIRST_ROWS = (
     'INTO "versions" ("name", "version") VALUES (\'changes\', 0)',
     'INTO "versions" ("name", "version") VALUES (\'usage_pruned\', 0)',
@@ -53,7 +53,7 @@ for _module in pkgutil.iter_modules(tables.__path__, f"{tables.__name__}."):
 
 
 Additions = Mapping[str, Sequence[str]]
-"""Names of tables to those of the columns and indexes that are added; none: the table is new."""
+"""Table names to the names of the added columns and indexes. Empty: the table itself is new."""
 NOTHING_ADDED: Additions = {}
 
 
@@ -64,8 +64,8 @@ def all_tables(base: Any = Row) -> list[Any]:
 
 
 def create_all(db: peewee.Database) -> list[str]:
-    """Return the statements that make every table, its indexes and first rows where missing. Raises
-    StoreError where the server has none of COLLATIONS."""
+    """Return the statements that create missing tables, their indexes and first rows. Raises
+    StoreError if the server has none of COLLATIONS."""
     insert = "INSERT IGNORE" if is_mysql(db) else "INSERT OR IGNORE"
     settings = _mysql_settings(db) if is_mysql(db) else ""
     statements = [text for table in all_tables() for text in _create(db, table, settings)]
@@ -73,8 +73,8 @@ def create_all(db: peewee.Database) -> list[str]:
 
 
 def add(db: peewee.Database, added: Additions) -> list[str]:
-    """Return the statements that add tables, columns and indexes where they are missing, as the
-    models describe them."""
+    """Return the statements that add missing tables, columns and indexes, as the models describe
+    them."""
     settings = _mysql_settings(db) if is_mysql(db) else ""
     return [
         text
@@ -106,9 +106,8 @@ def _add_parts(db: peewee.Database, table: Any, names: Sequence[str]) -> list[st
 
 
 def differences(db: peewee.Database, later: Additions = NOTHING_ADDED) -> list[str]:
-    """Return how the tables of a database differ from the models, a phrase for each; empty: they do
-    not. Tables and indexes of others do not count, nor what `later` steps add. Raises
-    StoreUnavailable."""
+    """Return the differences between the tables of a database and the models, a phrase for each.
+    Other tables and indexes do not count, nor what `later` steps add. Raises StoreUnavailable."""
     return snapshot_read(
         db,
         lambda: [
@@ -173,7 +172,7 @@ def _primary_key(table: Any) -> tuple[str, ...]:
 
 
 def _expected_columns(db: Any, table: Any) -> dict[str, tuple[str, bool, str | None]]:
-    """Return type, whether it may be NULL, and default of each column."""
+    """Return type, nullability and default of each column."""
     context = db.get_sql_context()
     return {
         field.column_name: (field.ddl_datatype(context).sql, field.null, _default(field))
@@ -199,8 +198,8 @@ def _actual_columns(db: peewee.Database, name: str) -> dict[str, tuple[str, bool
 
 
 def _plain(db: peewee.Database, kind: str) -> str:
-    """Return a type as the models spell it: MariaDB gives whole numbers a width, SQLite has one
-    type of them, however it is spelt."""
+    """Return a type as the models write it. MariaDB gives integers a width; SQLite has one integer
+    type, whatever its name."""
     kind = re.sub(r"INT\(\d+\)", "INT", kind.upper())
     return "INTEGER" if kind == "INT" or ("INT" in kind and not is_mysql(db)) else kind
 

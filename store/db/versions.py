@@ -1,9 +1,9 @@
-"""Versions of administered objects: so that an edit which somebody began before another's change
-is refused instead of putting old values back.
+"""Versions of administered objects. An edit that was started before another user's change is
+refused instead of restoring old values.
 
-The version of an object is the id of the audit line of its last change: each is written in the
-transaction of its change. An object that was never changed since the store has an audit log has
-the version "".
+The version of an object is the id of the audit line of its last change, which is written in the
+transaction of the change. An object that has not changed since the store has an audit log has the
+version "".
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,8 +18,8 @@ from store.db.tables.system import AuditRow
 from store.values.errors import Conflict
 
 EDITS = ("create", "update")
-"""Actions whose lines hold fields of the document."""
-MAX_LINES = 200  # changes since a version that are gone through, the newest ones
+"""Actions whose lines contain fields of the document."""
+MAX_LINES = 200  # the most recent changes since a version that are compared
 
 Fields = Mapping[str, Any]
 """Fields of the document with plain values, secrets masked."""
@@ -27,7 +27,7 @@ Fields = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Revision:
-    """The last change of an object: its audit line, when, by whom."""
+    """The last change of an object: its audit line, time and actor."""
 
     id: str
     at_ms: int
@@ -36,8 +36,8 @@ class Revision:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A field that was changed since a version: its value `before`, `theirs`, which is stored now,
-    and `mine`, which the refused edit holds. `changed`: by others; `touched`: by the edit."""
+    """A field that was changed since a version: its value `before`, the stored value `theirs`, and
+    the value `mine` of the refused edit. `changed`: by others. `touched`: by the edit."""
 
     name: str
     before: Any
@@ -48,18 +48,18 @@ class Difference:
 
     @property
     def secret(self) -> bool:
-        """Tell whether its values are masked."""
+        """Return whether its values are masked."""
         return self.name in SECRET_FIELDS
 
     @property
     def merged(self) -> Any:
-        """Return the value that keeps both changes; of a field, or a name of a table, that both
-        changed, the one of the edit."""
+        """Return the value that keeps both changes. If both changed the same field, or the same
+        name of a table, it is the edit's value."""
         return _three_way(self.before, self.theirs, self.mine)
 
 
 class Outdated(Conflict):
-    """An edit of an object that others have changed since the version that it holds."""
+    """An edit of an object that others have changed since the edit's version."""
 
     def __init__(self, named: str, last: Revision, differences: Sequence[Difference]) -> None:
         fields = ", ".join(item.name for item in differences if item.changed)
@@ -77,14 +77,15 @@ class Outdated(Conflict):
 
 
 def outdated_of(failure: BaseException | None) -> Outdated | None:
-    """Return what a refused form has missed, if that is why it was refused; outdated.html shows it
-    above the form."""
+    """Return the conflict by which a form was refused, or None. outdated.html shows it above the
+    form."""
     cause = failure.__cause__ if failure else None
     return cause if isinstance(cause, Outdated) else None
 
 
 def last_revision(db: peewee.Database, kind: str, name: str) -> Revision | None:
-    """Return the last change of an object; `name`: as in its audit lines. None: no line has one."""
+    """Return the last change of an object, or None if its audit lines have none. `name` is that of
+    its audit lines."""
     query = AuditRow.select(AuditRow.id, AuditRow.at_ms, AuditRow.actor).where(
         AuditRow.kind == kind, AuditRow.name == name, AuditRow.action << EDITS
     )
@@ -93,7 +94,7 @@ def last_revision(db: peewee.Database, kind: str, name: str) -> Revision | None:
 
 
 def version_of(db: peewee.Database, kind: str, name: str) -> str:
-    """Return the version of an object; `name`: as in its audit lines."""
+    """Return the version of an object. `name` is that of its audit lines."""
     last = last_revision(db, kind, name)
     return last.id if last else ""
 
@@ -101,8 +102,9 @@ def version_of(db: peewee.Database, kind: str, name: str) -> str:
 def require(
     db: peewee.Database, named: tuple[str, str], version: str, stored: Fields, mine: Fields
 ) -> None:
-    """Raise Outdated unless `version` is the one of the object, of a kind and a name; inside the
-    transaction of the edit. `stored`: its fields now; `mine`: those that the edit would change."""
+    """Raise Outdated unless `version` is the object's current one. `named` is its kind and name,
+    `stored` its current fields, `mine` the fields that the edit would change. Inside the
+    transaction of the edit."""
     last = last_revision(db, *named)
     if last is None or last.id == version or not mine:
         return
@@ -138,7 +140,7 @@ def _differences(
         own = mine.get(name, stored.get(name))
         secret = name in SECRET_FIELDS  # masked values are equal
         changed = name in theirs and (secret or theirs[name] != base)
-        # An edit holds secrets only where somebody typed one.
+        # An edit contains secrets only if the user entered one.
         touched = name in mine and (secret or own != base)
         if changed or touched:
             now = theirs.get(name, base)

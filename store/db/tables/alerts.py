@@ -5,12 +5,13 @@ from peewee import BigIntegerField, CharField, CompositeKey, TextField
 from store.db.tables.fields import ID, NAME, TEXT, WORD, Flag, Json, LongJson, Row
 
 OBJECT = 300
-"""Chars of what a rule fires for, as "channel moonshot" or "key bob/laptop 80 %"."""
+"""Characters of the object of a rule, as "channel moonshot" or "key bob/laptop 80 %"."""
 
 
 class AlertRule(Row):
     """A rule of a user, or of the gateway (an empty owner). `settings` are the numbers and names of
-    its kind, `destinations` their ids. `again_ms`: how long the same object stays quiet."""
+    its kind, `destinations` the ids of destinations. `again_ms`: the time before the same object is
+    reported again."""
 
     id = CharField(ID, primary_key=True)
     owner_id = CharField(ID, index=True)
@@ -29,9 +30,9 @@ class AlertRule(Row):
 
 
 class AlertState(Row):
-    """An object for which a rule fires or has fired. `window`: that of the last message, for rules
-    that send one a window; `sent`: the firing that lasts was sent; `subject`: the object by its
-    parts; `user_id`: its owner."""
+    """An object for which a rule fires or has fired. `window` is that of the last message, for
+    rules that send one a window. `sent`: a message was sent for the current firing. `subject`: the
+    object in its parts. `user_id`: its owner."""
 
     rule_id = CharField(ID)
     object = CharField(OBJECT)
@@ -51,9 +52,9 @@ class AlertState(Row):
 
 
 class AlertDestination(Row):
-    """Receiver of messages, of a user or of the gateway (an empty owner). `sealed`: its address,
-    and `secret` what signs its messages, both sealed; `masked`: the address without its secret
-    part."""
+    """A receiver of messages, of a user or of the gateway (an empty owner). `sealed` is its
+    address, `secret` signs its messages; both are sealed. `masked` is the address without its
+    secret part."""
 
     id = CharField(ID, primary_key=True)
     owner_id = CharField(ID, index=True)
@@ -72,9 +73,10 @@ class AlertDestination(Row):
 
 
 class AlertMessage(Row):
-    """A message of the outbox, kept after it was sent. `destination_id` empty: mail to the user
-    `user_id`; `receiver`: the name of either, as it was. `state`: firing, over or test. `status`:
-    waiting, sent, failed or not_sent; `claim`, `claimed_ms`: of the process that is sending it."""
+    """A message of the outbox, kept after it was sent. An empty `destination_id` means mail to the
+    user `user_id`. `receiver` is the name of the destination or user at that time. `state`: firing,
+    over or test. `status`: waiting, sent, failed or not_sent. `claim`, `claimed_ms`: the process
+    that is sending it."""
 
     id = CharField(ID, primary_key=True)
     owner_id = CharField(ID)
@@ -106,7 +108,7 @@ AlertMessage.add_index(AlertMessage.owner_id, AlertMessage.id, name="alert_outbo
 
 
 class AlertSample(Row):
-    """Attempts of channels up to a moment: by channel and hour, those that counted and failed."""
+    """Attempts of channels up to a time: by channel and hour, the counted and the failed ones."""
 
     at_ms = BigIntegerField(primary_key=True)
     sums = LongJson()

@@ -20,10 +20,10 @@ class Model(Row):
 
 
 class Price(Row):
-    """Prices of a model from a moment on, which may be to come; rows that hold, or have held, are
-    never changed. None: the default. `other_meters`: meters without a column to nanos; `rates`: as
-    `store.values.price_fields.RateList` keeps them; `source`: the list that they are from, and its
-    date."""
+    """Prices of a model from a time on, which may be in the future. Rows in force or in the past
+    are never changed. None means the default. `other_meters`: meters without a column, to nanos.
+    `rates`: as `store.values.price_fields.RateList` stores them. `source`: the price list that they
+    are from, and its date."""
 
     model_id = CharField(ID)
     effective_ms = BigIntegerField()
@@ -44,7 +44,7 @@ class Price(Row):
 
 
 class Group(Limited):
-    """Rights of the keys of a group, and its price multiplier; features None: the default."""
+    """Rights of the keys of a group, and its price multiplier. `features` None: the default."""
 
     id = CharField(ID, primary_key=True)
     name = CharField(NAME, unique=True)
@@ -60,13 +60,13 @@ class Group(Limited):
 
 
 class Channel(Limited):
-    """One upstream account; `models` maps public to upstream names.
+    """An upstream account. `models` maps public to upstream names.
 
-    `extra_headers`: names to sealed values; `proxy`: a URL whose login is sealed;
-    `proxy_guarded`: it was set over HTTP. `options`: what its models can take, where that is not
-    what is known of them. `shared_ids`: ids, or beginnings of ids with a `*`, that all its users
-    may name. `cost_factor_ppm`, `cost` (public names of models to meters to nanos): the operator's
-    own cost. `body`: edits of its requests; `model_times`: public names of models to time-outs.
+    `extra_headers`: names to sealed values. `proxy`: a URL whose login is sealed. `proxy_guarded`:
+    it was set over HTTP. `options`: the abilities of its models where they differ from the known
+    ones. `shared_ids`: ids, or prefixes of ids with a `*`, that all its users may name.
+    `cost_factor_ppm`, `cost` (public names of models to meters to nanos): the operator's own cost.
+    `body`: edits of its requests. `model_times`: public names of models to time-outs.
     """
 
     id = CharField(ID, primary_key=True)
@@ -104,7 +104,7 @@ class Channel(Limited):
 
 
 class ChannelKey(Row):
-    """A sealed upstream key; the fingerprint tells whether a given key is this one."""
+    """A sealed upstream key. The fingerprint shows whether a given key is this one."""
 
     id = CharField(ID, primary_key=True)
     channel_id = CharField(ID)
@@ -120,7 +120,8 @@ ChannelKey.add_index(ChannelKey.channel_id, ChannelKey.position, name="channel_k
 
 
 class SuspendedKey(Row):
-    """An upstream key that its vendor refuses; an empty fingerprint: a channel without keys."""
+    """An upstream key that its vendor refuses. An empty fingerprint stands for a channel without
+    keys."""
 
     channel_id = CharField(ID)
     fingerprint = CharField(MARK)

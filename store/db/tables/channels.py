@@ -1,4 +1,4 @@
-"""What is known of channels: sums of their calls, open circuits, claims of probes."""
+"""The state of channels: sums of their calls, open circuits, claims of probes."""
 
 from peewee import BigIntegerField, CharField, CompositeKey
 
@@ -8,7 +8,7 @@ BOUNDS_MS = (
     *(50, 100, 200, 400, 600, 800, 1200, 1600, 2400, 3200, 4800, 6400, 9600, 12800),
     *(25600, 51200, 102400, 204800, 409600),
 )
-"""Upper bounds of the buckets of a histogram; one more holds what is beyond them."""
+"""Upper bounds of the buckets of a histogram. One more bucket holds everything beyond them."""
 
 _BUCKETS = (*(f"le_{bound_ms}" for bound_ms in BOUNDS_MS), "more")
 FIRST_BYTE = tuple(f"first_byte_{bucket}" for bucket in _BUCKETS)
@@ -42,7 +42,8 @@ for _name in FIRST_BYTE + TOTAL:
 
 
 class ChannelBreaker(Row):
-    """An open circuit of the process of a journal for an upstream key; model empty: all models."""
+    """An open circuit for an upstream key, in the process of a journal. An empty model means all
+    models."""
 
     journal_id = CharField(ID)
     channel_id = CharField(ID)
@@ -58,7 +59,7 @@ class ChannelBreaker(Row):
 
 
 class ChannelProbe(Row):
-    """Until when nobody else probes a channel for a model."""
+    """The time until which no other process probes a channel for a model."""
 
     channel = CharField(NAME)
     model = CharField(MODEL)

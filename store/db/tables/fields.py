@@ -1,11 +1,11 @@
-"""What the models of all tables are made of: their base, and fields that peewee has not."""
+"""The base of all tables' models, and fields that peewee does not have."""
 
 import json
 from typing import Any
 
 import peewee
 
-# Lengths of texts that a key or an index may hold, in characters.
+# Maximum lengths of texts in keys or indexes, in characters.
 ID = 26
 """A ULID."""
 WORD = 32
@@ -15,14 +15,14 @@ MARK = 64
 NAME = 128
 MODEL = 256
 TEXT = 255
-"""What a client or an operator wrote, cut or checked before."""
+"""A text from a client or an operator, cut or checked before."""
 
 
 class Row(peewee.Model):
     """Base of all tables."""
 
     class Meta:
-        legacy_table_names = False  # an index is called after its table
+        legacy_table_names = False  # an index is named after its table
 
 
 class Flag(peewee.SmallIntegerField):
@@ -36,13 +36,13 @@ class Flag(peewee.SmallIntegerField):
 
 
 class LongText(peewee.TextField):
-    """A text that may have more than 64 KiB."""
+    """A text that may exceed 64 KiB."""
 
     field_type = "LONGTEXT"
 
 
 class Json(peewee.TextField):
-    """A JSON value kept as text: the same on both databases, byte for byte."""
+    """A JSON value stored as text, the same on both databases, byte for byte."""
 
     def db_value(self, value: Any) -> Any:
         if value is None:
@@ -54,7 +54,7 @@ class Json(peewee.TextField):
 
 
 class LongJson(Json):
-    """A JSON value that may have more than 64 KiB."""
+    """A JSON value that may exceed 64 KiB."""
 
     field_type = "LONGTEXT"
 
@@ -66,7 +66,7 @@ class Digest(peewee.BlobField):
 
 
 class Limited(Row):
-    """Base of tables whose rows have limits, 0: none; no table."""
+    """Base of tables whose rows have limits (0: none). Not a table itself."""
 
     rpm = peewee.BigIntegerField(default=0)
     tpm = peewee.BigIntegerField(default=0)
@@ -74,22 +74,22 @@ class Limited(Row):
 
 
 class Beginning(peewee.Node):
-    """A long text in an index: MySQL takes so many characters of it, SQLite all."""
+    """A long text in an index. MySQL indexes this many characters of it, SQLite all."""
 
     def __init__(self, field: peewee.Field, chars: int) -> None:
         self.field, self.chars = field, chars
 
     def __sql__(self, ctx: Any) -> Any:
-        """Write the SQL; the mark of parameters tells the dialect."""
+        """Write the SQL. The parameter marker shows the dialect."""
         ctx.sql(self.field)
         return ctx.literal(f"({self.chars})") if ctx.state.param == "%s" else ctx
 
 
 class SparseIndex(peewee.ModelIndex):
-    """An index of the rows that have a value; MySQL, which has no such indexes, takes all rows."""
+    """An index of the rows that have a value. MySQL has no such indexes and indexes all rows."""
 
     def __sql__(self, ctx: Any) -> Any:
-        """Write the SQL; the mark of parameters tells the dialect."""
+        """Write the SQL. The parameter marker shows the dialect."""
         super().__sql__(ctx)  # type: ignore[no-untyped-call]
         if ctx.state.param == "%s":
             return ctx

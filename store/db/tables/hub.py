@@ -1,4 +1,4 @@
-"""Sessions of browsers, tokens of scripts, notices, further ways in, what is kept for all nodes."""
+"""Sessions of browsers, tokens of scripts, notices, other ways to sign in, values for all nodes."""
 
 from peewee import BigIntegerField, CharField, TextField
 
@@ -38,7 +38,7 @@ class ApiToken(Row):
 
 
 class Notice(Row):
-    """A message of administrators to everybody who signs in, from one moment to another."""
+    """A message of administrators to everybody who signs in, between two times."""
 
     id = CharField(ID, primary_key=True)
     text = TextField()
@@ -53,7 +53,7 @@ class Notice(Row):
 
 
 class HubValue(Row):
-    """Something that administrators set in the Hub, by its name."""
+    """A value that administrators set in the Hub, by its name."""
 
     name = CharField(WORD, primary_key=True)
     value = TextField()
@@ -73,7 +73,7 @@ class FirstRunLink(Row):
 
 
 class Invite(Row):
-    """A link that opens once, by the digest of its token: for a new user of a role, groups and a
+    """A link that opens once, by the digest of its token: for a new user with a role, groups and a
     balance, or, with `user_id`, for a new password of a user."""
 
     id = CharField(ID, primary_key=True)
@@ -95,7 +95,8 @@ class Invite(Row):
 
 class OneTimeCodes(Row):
     """A user's authenticator: its sealed secret and the digests of unused recovery codes.
-    `last_step`: the last period whose code was taken. Not asked for until it is confirmed."""
+    `last_step`: the last period whose code was used. Codes are not required until it is
+    confirmed."""
 
     user_id = CharField(ID, primary_key=True)
     sealed = TextField()
@@ -108,7 +109,7 @@ class OneTimeCodes(Row):
 
 
 class OpenIdLink(Row):
-    """A user of an OpenID provider who is one of ours, by the digest of issuer and subject."""
+    """A user of an OpenID provider who is one of our users, by the digest of issuer and subject."""
 
     digest = Digest(primary_key=True)
     id = CharField(ID, unique=True)
@@ -123,7 +124,7 @@ class OpenIdLink(Row):
 
 
 class LowBalance(Row):
-    """Below which balance (nanos) a user wants to be told."""
+    """The balance (nanos) below which a user is notified."""
 
     user_id = CharField(ID, primary_key=True)
     below = BigIntegerField()
@@ -133,7 +134,7 @@ class LowBalance(Row):
 
 
 class ChannelDraft(Row):
-    """A new channel that is not saved yet, sealed; of a session or a token."""
+    """A new channel that is not saved yet, sealed. It belongs to a session or a token."""
 
     owner_id = CharField(ID, primary_key=True)
     sealed = LongText()

@@ -1,4 +1,4 @@
-"""Wallets, plans, what is leased and spent, the ledger, codes to redeem."""
+"""Wallets, plans, leases and spending, the ledger, redeem codes."""
 
 from peewee import BigIntegerField, CharField, CompositeKey, IntegerField, TextField
 
@@ -7,7 +7,7 @@ from store.db.tables.fields import ID, MARK, NAME, TEXT, WORD, Digest, Flag, Row
 
 class Wallet(Row):
     """The balance of a user, the sum of the user's ledger lines. `locks` counts the transactions
-    that lent: their lock of the row is a change of it (ADR 0042)."""
+    that lent: they lock the row by changing it (ADR 0042)."""
 
     user_id = CharField(ID, primary_key=True)
     balance = BigIntegerField()
@@ -18,7 +18,7 @@ class Wallet(Row):
 
 
 class Plan(Row):
-    """A quota per window (day, week, month) that a subscription gives for so many days."""
+    """A quota per window (day, week, month) that a subscription grants for `days` days."""
 
     id = CharField(ID, primary_key=True)
     name = CharField(NAME, unique=True)
@@ -33,7 +33,7 @@ class Plan(Row):
 
 
 class Subscription(Row):
-    """A user's right to a plan from one moment to another."""
+    """A user's right to a plan between two times."""
 
     id = CharField(ID, primary_key=True)
     user_id = CharField(ID)
@@ -54,8 +54,8 @@ Subscription.add_index(Subscription.plan_id, name="subscriptions_plan")
 
 
 class Quota(Row):
-    """Spending of one window of a subscription or of a spend limit; ends_ms None: never.
-    `account` is `accounts.Account.id`; `locks` as of a wallet."""
+    """The spending in one window of a subscription or a spend limit. `ends_ms` None: never.
+    `account` is `accounts.Account.id`; `locks` is as in Wallet."""
 
     account = CharField(MARK, primary_key=True)
     spent = BigIntegerField()
@@ -72,8 +72,8 @@ Quota.add_index(Quota.ends_ms, name="quotas_ends")
 class Lease(Row):
     """The part of an account's free money that the process of a journal may spend.
 
-    `held` is what its running calls reserve (up to a second old); `recall`: another process asks
-    for what is not held. Changed only under the lock of the account's row.
+    `held` is the sum that its running calls reserve (up to a second old). `recall`: another process
+    asks for the part that is not held. Changed only under the lock of the account's row.
     """
 
     account = CharField(MARK)
@@ -91,7 +91,7 @@ Lease.add_index(Lease.journal_id, Lease.recall, name="leases_journal")
 
 
 class LedgerLine(Row):
-    """One movement of a wallet (signed amount); `charges` lines sum up a UTC day."""
+    """A movement of a wallet (signed amount). Lines of the kind `charges` sum up a UTC day."""
 
     id = CharField(ID, primary_key=True)
     user_id = CharField(ID)
@@ -113,7 +113,7 @@ LedgerLine.add_index(LedgerLine.user_id, LedgerLine.id, name="ledger_user")
 
 
 class RedeemCode(Row):
-    """A keyed digest that is worth money once; redeemed_by is a user's id."""
+    """A redeem code by its keyed digest. `redeemed_by` is a user's id."""
 
     id = CharField(ID, primary_key=True)
     digest = Digest(unique=True)

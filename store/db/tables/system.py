@@ -1,4 +1,4 @@
-"""What the store knows of itself: counters, changes, nodes, the audit log, its upkeep."""
+"""The store's own data: counters, changes, nodes, the audit log, its upkeep."""
 
 from peewee import BigIntegerField, CharField, TextField
 
@@ -6,8 +6,8 @@ from store.db.tables.fields import ID, MARK, NAME, TEXT, WORD, Json, LongJson, R
 
 
 class Version(Row):
-    """Counters; `changes` is the number of the newest change_log row. `locks` counts the
-    transactions that locked a row (ADR 0042)."""
+    """A counter. `changes` is the number of the newest change_log row. `locks` counts the
+    transactions that locked the row (ADR 0042)."""
 
     name = CharField(WORD, primary_key=True)
     version = BigIntegerField()
@@ -18,7 +18,7 @@ class Version(Row):
 
 
 class ChangeRow(Row):
-    """One administrative change that running gateways must take in."""
+    """An administrative change that running gateways must apply."""
 
     version = BigIntegerField(primary_key=True)
     kind = CharField(WORD)
@@ -40,8 +40,8 @@ class Node(Row):
 
 
 class WritingHostRow(Row):
-    """The host of a cluster that all processes write to; empty: none was chosen yet. `epoch` counts
-    its moves (ADR 0045)."""
+    """The host of a cluster that all processes write to, empty if none was chosen yet. `epoch`
+    counts its moves (ADR 0045)."""
 
     name = CharField(WORD, primary_key=True)
     host = CharField(TEXT)
@@ -52,9 +52,9 @@ class WritingHostRow(Row):
 
 
 class Mark(Row):
-    """A transaction that was committed: its ULID, and when by the clock of its process; for a day,
-    so that a process that lost the connection in COMMIT learns of it. Below 0: it was asked for
-    first, and never will be (ADR 0046)."""
+    """A committed transaction: its ULID, and the time by its process's clock. Kept for a day, so
+    that a process that lost the connection in COMMIT can learn the outcome. Below 0: the outcome
+    was queried first, and the transaction can never be committed (ADR 0046)."""
 
     id = CharField(ID, primary_key=True)
     at_ms = BigIntegerField()
@@ -67,7 +67,7 @@ Mark.add_index(Mark.at_ms, name="marks_at")
 
 
 class AuditRow(Row):
-    """A change: its actor, its object, and the address when it came from the Hub; secrets are
+    """A change: its actor, its object, and the client address if it came from the Hub. Secrets are
     masked before they get here."""
 
     id = CharField(ID, primary_key=True)
@@ -88,8 +88,9 @@ AuditRow.add_index(AuditRow.kind, AuditRow.name, AuditRow.at_ms, name="audit_log
 
 
 class UpkeepRow(Row):
-    """A job of the store. The row "upkeep": which process is at it until when, and how its last run
-    went. Of jobs that an operator starts (backup, books verify): when one last went well."""
+    """A job of the store. The row "upkeep" has the process that is running it, until when, and the
+    result of the last run. For jobs that an operator starts (backup, books verify): the time of the
+    last success."""
 
     name = CharField(WORD, primary_key=True)
     owner = CharField(ID)

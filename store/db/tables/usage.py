@@ -1,4 +1,4 @@
-"""Usage records, roll-ups, journals, stored responses, wrong paths: what calls leave behind."""
+"""Usage records, roll-ups, journals, stored responses, wrong paths."""
 
 from typing import Any
 
@@ -14,8 +14,8 @@ WRONG_PATH = 200
 
 
 class UsageRow(Row):
-    """One usage record; prices, charges, attempts, reported_usage and receipt are JSON text. The
-    token counts of a usage, and MORE_TOKENS, are added below."""
+    """A usage record. `prices`, `charges`, `attempts`, `reported_usage` and `receipt` are JSON
+    text. The token counts of a usage, and MORE_TOKENS, are added below."""
 
     day = IntegerField()
     id = CharField(ID)
@@ -74,10 +74,10 @@ UsageRow.add_index(fields.SparseIndex(UsageRow, [_UPSTREAM_ID], name="usage_upst
 
 
 class UsageSums(Row):
-    """Base of the roll-ups: what all of them sum up; no table. The token counts of a usage are
-    added to each below, and to all but one FIRST_BYTE, a histogram of the first bytes of streams.
-    `upstream_nanos`: the operator's cost of calls where it is known; `upstream_known_nanos`: what
-    these were charged."""
+    """Base of the roll-ups, with the sums that all of them have. Not a table itself. The token
+    counts of a usage are added to each below, and, except for one, FIRST_BYTE, a histogram of the
+    first bytes of streams. `upstream_nanos`: the operator's cost of the calls for which it is
+    known. `upstream_known_nanos`: what those calls were charged."""
 
     day = IntegerField()
     calls = BigIntegerField(default=0)
@@ -87,7 +87,7 @@ class UsageSums(Row):
 
 
 class CalledSums(UsageSums):
-    """Base of the roll-ups by what was called and how it ended; no table."""
+    """Base of the roll-ups by what was called and how it ended. Not a table itself."""
 
     model = CharField(MODEL)
     outcome = CharField(WORD)
@@ -96,7 +96,8 @@ class CalledSums(UsageSums):
 
 
 class UsageByKey(CalledSums):
-    """Sums of one hour, key, user, model, outcome, endpoint, error code, group; none is empty."""
+    """Sums of one hour, key, user, model, outcome, endpoint, error code and group. Missing values
+    are empty texts."""
 
     hour = peewee.SmallIntegerField()
     key_id = CharField(ID)
@@ -116,7 +117,8 @@ UsageByKey.add_index(UsageByKey.user, UsageByKey.day, name="usage_by_key_user")
 
 
 class UsageByChannel(CalledSums):
-    """Sums of one hour, channel, model, outcome, endpoint and error code; none is an empty text."""
+    """Sums of one hour, channel, model, outcome, endpoint and error code. Missing values are empty
+    texts."""
 
     hour = peewee.SmallIntegerField()
     channel = CharField(NAME)
@@ -160,7 +162,7 @@ OUTCOME_COUNTS = ("ok", "refused", "client_gone")
 
 class UsageByCaller(UsageSums):
     """Sums of one UTC day, user, key and group, with OUTCOME_COUNTS and without FIRST_BYTE: a third
-    of the rows that tell outcomes apart, and each half as long."""
+    of the rows of the table by outcome, and each half as long."""
 
     user = CharField(NAME)
     key_id = CharField(ID)
@@ -185,8 +187,8 @@ class UsageByGroup(CalledSums):
 
 
 class UsageByRate(Row):
-    """Sums of one UTC day, model and rate (its conditions as text, plain is empty): of its
-    calls, where `meter` is empty, and of the uses of each meter that had no price."""
+    """Sums of one UTC day, model and rate (its conditions as text, empty for the base rate). Rows
+    with an empty `meter` sum up the calls; the others the uses of a meter that had no price."""
 
     day = IntegerField()
     model = CharField(MODEL)
@@ -217,8 +219,8 @@ for _name in MORE_TOKENS:
 
 
 class JournalRow(Row):
-    """Offset to which a process's journal is applied, and the state that the process reports; None:
-    it has not reported, or `finished_ms` says that it ended in order."""
+    """The offset up to which a process's journal is applied, and the state that the process
+    reports. None: it has not reported. If `finished_ms` is set, the process has ended properly."""
 
     id = CharField(ID, primary_key=True)
     node = CharField(NAME)
@@ -236,8 +238,8 @@ class JournalRow(Row):
 
 
 class StoredResponse(Row):
-    """Channel and upstream key of a response that its vendor keeps, and the user it belongs to.
-    `mark` is a digest of its id; `fingerprint` is empty for a channel without keys."""
+    """Channel and upstream key of a response that its vendor stores, and the response's user.
+    `mark` is a digest of its id. `fingerprint` is empty for a channel without keys."""
 
     mark = Digest()
     user_id = CharField(ID)
@@ -254,7 +256,7 @@ StoredResponse.add_index(StoredResponse.expires_ms, name="stored_responses_expir
 
 
 class WrongPath(Row):
-    """A path that calls with a known key asked for and that is no endpoint."""
+    """A path that calls with a known key requested and that is not an endpoint."""
 
     key_id = CharField(ID)
     method = CharField(WORD)

@@ -6,7 +6,7 @@ from store.db.tables.fields import ID, NAME, TEXT, WORD, Digest, Flag, Json, Lim
 
 
 class User(Limited):
-    """Owner of keys and of one wallet; groups None: the default one."""
+    """The owner of keys and of one wallet. `groups` None: the default group."""
 
     id = CharField(ID, primary_key=True)
     name = CharField(NAME, unique=True)
@@ -25,7 +25,7 @@ class User(Limited):
 
 
 class ApiKey(Limited):
-    """A key of a user; its secrets are digests in key_secrets."""
+    """A key of a user. Its secrets are digests in key_secrets."""
 
     id = CharField(ID, primary_key=True)
     user_id = CharField(ID)
@@ -51,7 +51,7 @@ ApiKey.add_index(ApiKey.group_id, name="api_keys_group")
 
 
 class KeySecret(Row):
-    """A keyed digest by which a key is found; valid_until_ms is set on rotated ones."""
+    """A keyed digest by which a key is found. `valid_until_ms` is set on rotated secrets."""
 
     digest = Digest(primary_key=True)
     key_id = CharField(ID)
