@@ -1,10 +1,10 @@
-"""Journals of running processes, read so that they fit a copy of the store.
+"""Journals of running processes, read so that they match a copy of the store.
 
-The store says how far it has applied each journal. A copy of it that was begun before the journals
-are read needs from them what lies behind those offsets, also when it has been applied, and its file
-deleted, since. So the files are opened before the copy is begun and as they appear, and read last:
-what is applied twice by that is booked once, since the copy has the offset of its own moment (ADR
-0022).
+The store has the offset up to which each journal is applied. A copy started before the journals are
+read needs everything behind those offsets from them, even if it has been applied since and its file
+deleted. So the files are opened before the copy starts and whenever new ones appear, and they are
+read last. Lines that are applied twice because of this are booked once, since the copy has the
+offset of its own time (ADR 0022).
 """
 
 import os
@@ -16,15 +16,16 @@ from pathlib import Path
 from store.calls.journal_files import SEGMENT_BYTES, lock_path, segment_path
 
 LOOK_S = 0.1
-"""A segment is made a whole segment ahead of its first line, so none comes and goes unseen."""
+"""A segment is created a whole segment before its first line, so none can appear and disappear
+unseen."""
 
 _SEGMENT = re.compile(r"([0-9A-Z]{26})-([0-9]{16})\.log")
 _LOCK = re.compile(r"([0-9A-Z]{26})\.lock")
 
 
 class HeldJournals:
-    """The journals of some folders, open from the beginning to the end of the `with` block.
-    OSError: too many files are open, or one may not be read."""
+    """The journals of some folders, kept open during the `with` block. Raises OSError if too many
+    files are open, or one may not be read."""
 
     def __init__(self, folders: list[Path]) -> None:
         self._folders = folders
@@ -51,15 +52,15 @@ class HeldJournals:
         return set(self._segments)
 
     def read(self) -> Iterator[tuple[str, bytes]]:
-        """Yield name and contents of each file that makes up what is written by now: locks, and
-        segments without the NUL bytes at their end. No line is torn, and none lacks those before
-        it."""
+        """Yield name and contents of each file of what is written by now: locks, and segments
+        without the NUL bytes at their end. No line is torn, and for each line all earlier ones are
+        included."""
         self._over.set()
         self._thread.join()
         self._look()
         if self._error is not None:
             raise self._error
-        # All ends first: what lies before an end that was seen is written, wherever it lies.
+        # All ends first: everything before an end that was read is already written, in any segment.
         ends = {journal_id: _end(segments) for journal_id, segments in self._segments.items()}
         for journal_id, (last, length) in sorted(ends.items()):
             yield lock_path(Path(), journal_id).name, b""
@@ -94,11 +95,11 @@ class HeldJournals:
             try:
                 held[start] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             except FileNotFoundError:
-                pass  # applied between the listing and now
+                pass  # applied and deleted after the listing
 
 
 def _end(segments: dict[int, int]) -> tuple[int, int]:
-    """Return the start of the last segment with anything in it, and how many bytes that is."""
+    """Return the start of the last non-empty segment, and the length of its contents in bytes."""
     for start in sorted(segments, reverse=True):
         data = os.pread(segments[start], SEGMENT_BYTES, 0).rstrip(b"\0")
         if data:

@@ -1,4 +1,4 @@
-"""What makes a copy of store and journals whole: the journals applied, nothing lent any more."""
+"""Completion of a copy of store and journals: the journals are applied, and all leases end."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -18,7 +18,7 @@ from store.values.errors import Refused
 SHOWN_PROGRAMS = 5
 
 
-# What runs by itself in a database; no migration makes any.
+# Programs inside a database. No migration creates any.
 _SQLITE_PROGRAMS = "SELECT type, name FROM sqlite_master WHERE type IN ('trigger', 'view')"
 _MYSQL_PROGRAMS = """
 SELECT 'trigger', trigger_name FROM information_schema.triggers WHERE trigger_schema = DATABASE()
@@ -32,8 +32,8 @@ SELECT 'event', event_name FROM information_schema.events WHERE event_schema = D
 
 
 def refuse_programs(db: peewee.Database) -> None:
-    """Raise Refused when a store that came from elsewhere holds triggers, views, routines or
-    events, which would run with the rights of every gateway and command that uses it."""
+    """Raise Refused if a store from elsewhere contains triggers, views, routines or events. They
+    would run with the rights of every gateway and command that uses it."""
     text = _MYSQL_PROGRAMS if is_mysql(db) else _SQLITE_PROGRAMS
     rows = snapshot_read(db, lambda: execute(db, text).fetchall())
     if rows:
@@ -42,8 +42,9 @@ def refuse_programs(db: peewee.Database) -> None:
 
 
 def apply_journals(db: peewee.Database, folder: Path, node: str) -> int:
-    """Book what journals in a folder hold and the store has not, and remove them; how many. Calls
-    that were running become `gateway_lost`, as after a crash. Repeated, it goes on."""
+    """Book what the journals in a folder have and the store has not, and remove them. Return how
+    many. Calls that were running become `gateway_lost`, as after a crash. Can be repeated after a
+    failure."""
     count = 0
     for orphan in find_orphans(folder, ()):
         source = JournalSource(db, orphan.reader, node, lambda *_: None)
@@ -60,15 +61,15 @@ def apply_journals(db: peewee.Database, folder: Path, node: str) -> int:
 
 
 def unfinished(db: peewee.Database) -> dict[str, str]:
-    """Return the node of each process that has not ended in order, by the id of its journal."""
+    """Return the node of each process that has not ended properly, by the id of its journal."""
     query = JournalRow.select(JournalRow.id, JournalRow.node)
     return dict(select_rows(db, query.where(JournalRow.finished_ms.is_null())))
 
 
 @in_transaction
 def give_up(db: peewee.Database, journal_ids: Iterable[str], actor: str) -> None:
-    """Take back what is lent to processes whose journals are not here. Were one of them to come
-    back, its records would be booked all the same, without a lease."""
+    """Take back the leases of processes whose journals are not here. If such a journal appears
+    after all, its records are still booked, without a lease."""
     for journal_id in sorted(journal_ids):
         leases.give_all_back(db, journal_id)
         breakers.forget(db, journal_id)

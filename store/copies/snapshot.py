@@ -1,7 +1,7 @@
-"""A copy of a whole database as it is at one moment, made while gateways use it.
+"""A consistent copy of a whole database, made while gateways use it.
 
-SQLite by its own online backup, in one step: a reader that stops no writer. MariaDB and MySQL by
-the dump program that comes with them, in one transaction. The moment is that of the beginning.
+SQLite uses its own online backup, in one step, as a reader that blocks no writer. MariaDB and MySQL
+use their dump program, in one transaction. The copy has the state at its start.
 """
 
 import contextlib
@@ -28,15 +28,16 @@ DUMP_OPTIONS = (
     "--quick",
     "--hex-blob",
     "--no-tablespaces",
-    "--skip-add-drop-table",  # loaded by mistake into a store that is used, it changes nothing
+    "--skip-add-drop-table",  # if loaded by mistake into a store in use, it changes nothing
     "--skip-add-locks",  # its LOCK TABLES needs a right that a store's user lacks
     "--skip-triggers",
     "--default-character-set=utf8mb4",
 )
-# The text is a stranger's until proven otherwise: none of the client's own commands in it counts
-# (`\\!` runs a program, `tee` and `source` open files), nor may it read files of this machine.
+# The text is untrusted: the client's own commands in it must not work (`\\!` runs a program, `tee`
+# and `source` open files), and it must not read files of this machine.
 LOAD_OPTIONS = ("--binary-mode", "--local-infile=0", "--default-character-set=utf8mb4")
-# What a client's help says when it can be kept from running programs, and the option that does so.
+# The word in a client's help that shows that it can be kept from running programs, and the option
+# that does so.
 CONFINEMENTS = {"--sandbox": "--sandbox", "--system-command": "--skip-system-command"}
 HELP_TIMEOUT_S = 10
 SHOWN_CHARS = 500
@@ -44,8 +45,8 @@ _NEEDED = ("host", "port", "user", "password", "ssl-ca")
 
 
 def copy_to(db: peewee.Database, target: Path) -> None:
-    """Copy the database into a new file: a SQLite file, or SQL text for `load`. Refused: there is
-    no dump program; it says what to run elsewhere. StoreError: it failed."""
+    """Copy the database into a new file: a SQLite file, or SQL text for `load`. Raises Refused if
+    there is no dump program, with the command to run elsewhere, and StoreError if it failed."""
     if is_mysql(db):
         _dump(db, target)
     else:
@@ -53,10 +54,10 @@ def copy_to(db: peewee.Database, target: Path) -> None:
 
 
 def load(db: peewee.Database, source: Path) -> None:
-    """Bring the SQL text of a copy into a MySQL database without tables.
+    """Load the SQL text of a copy into a MySQL database without tables.
 
-    The client runs no program and opens no file that the text names. Errors: those of `copy_to`;
-    Refused, too: there are tables, or no client can be confined like that.
+    The client runs no program and opens no file that the text names. Raises as `copy_to` does, and
+    Refused also if there are tables or no client can be confined like that.
     """
     if db.get_tables():
         raise Refused([f"{place(db)} has tables already: restore into an empty database"])
@@ -117,7 +118,8 @@ def _program(names: tuple[str, ...], remedy: str) -> str:
 
 @contextlib.contextmanager
 def _login(db: peewee.Database) -> Iterator[str]:
-    """Yield the option that names a file with host and login: everybody sees command lines."""
+    """Yield the option that names a file with host and login, since command lines are visible to
+    all users."""
     assert isinstance(db, MySql)
     host = db.hosts.current
     parameters = {"host": host.address, "port": host.port, **db.connect_params}

@@ -1,8 +1,8 @@
-"""All rows of a store moved into another database, from SQLite to MySQL or back.
+"""A copy of all rows of a store in another database, from SQLite to MySQL or back.
 
-For stores that nobody uses meanwhile. All or nothing: until everything is there and verified, the
-target has a mark and no counter of changes, so that no gateway starts on it; a run that was
-interrupted is repeated from the beginning. Raw SQL: every column of every table as the driver gives
+For stores that are not in use. All or nothing: until everything is copied and verified, the target
+has a mark and no counter of changes, so that no gateway starts on it. An interrupted run is
+repeated from the beginning. Raw SQL: every column of every table is copied as the driver returns
 it, whatever it means.
 """
 
@@ -27,18 +27,19 @@ from store.values.ids import DAY_MS, day_begin_ms
 BATCH_ROWS = 1000
 CHANGES = "changes"
 MARK = "copy_unfinished"
-"""Row of `versions` in a target whose copy has not ended."""
+"""The row of `versions` in a target whose copy is unfinished."""
 
-_NOT_COPIED = (Version, WritingHostRow, Mark)  # counters go by themselves; the rest is of one place
+_NOT_COPIED = (Version, WritingHostRow, Mark)  # see _copy_versions; the rest is of one place
 
 Report = Callable[[str], None]
 
 
 def copy(source: peewee.Database, target: peewee.Database, report: Report) -> dict[str, int]:
-    """Copy everything; the number of rows of each table. The schema of the target is made.
+    """Copy everything. Return the number of rows of each table. Creates the schema of the target.
 
-    Refused: the source is in use or behind, or the target holds something else. StoreError: it
-    failed; the target is of no use until it is repeated. `report` is told how far it is.
+    Raises Refused if the source is in use or behind, or if the target contains other data, and
+    StoreError if it failed; the target is then unusable until the copy is repeated. `report` is
+    called with the progress.
     """
     _check_source(source)
     migrate.up(target, report)
@@ -60,7 +61,7 @@ def copy(source: peewee.Database, target: peewee.Database, report: Report) -> di
 def _check_source(source: peewee.Database) -> None:
     if waiting := migrate.behind(source):
         raise Refused([waiting])
-    # Journals of processes that are dead can be adopted in the copy: their offsets go with it.
+    # Journals of dead processes can be adopted in the copy, which includes their offsets.
     alive_ms = database.database_ms(source) - NODE_ALIVE_MS
     seen = last_seen(source)
     running = {n for n in restored.unfinished(source).values() if seen.get(n, 0) > alive_ms}
@@ -75,7 +76,7 @@ def _check_source(source: peewee.Database) -> None:
 
 
 def _clear(target: peewee.Database) -> None:
-    """Make sure that the target is empty, or has nothing but the rest of an earlier copy."""
+    """Make sure that the target is empty, or contains only the remains of an earlier copy."""
     is_mark = Version.name == MARK
     begun = database.first_row(target, Version.select(Version.version).where(is_mark))
     filled = [
@@ -102,7 +103,7 @@ def _has_rows(db: peewee.Database, table: Any) -> bool:
 
 
 def _make_days(source: peewee.Database, target: peewee.Database) -> None:
-    """Give each day of the source a partition while the table is empty and that is quick."""
+    """Create a partition for each day of the source while the table is empty, when it is fast."""
     row = database.first_row(source, UsageRow.select(fn.MIN(UsageRow.day), fn.MAX(UsageRow.day)))
     first, last = row or (None, None)
     if first is not None and last is not None:
@@ -124,7 +125,7 @@ def _copy_table(
 
 
 def _portions(db: peewee.Database, table: Any) -> Iterator[list[tuple[Any, ...]]]:
-    """Yield all rows of a table in the order in which they lie, read as they are asked for."""
+    """Yield all rows of a table in their stored order, reading as needed."""
     driver: Any = db
     kind = (pymysql.cursors.SSCursor,) if is_mysql(db) else ()
     cursor = driver.connection().cursor(*kind)
@@ -138,7 +139,7 @@ def _portions(db: peewee.Database, table: Any) -> Iterator[list[tuple[Any, ...]]
 
 
 def _verify(source: peewee.Database, target: peewee.Database, counts: dict[str, int]) -> None:
-    """Raise StoreError when rows are missing, came meanwhile, or the books differ."""
+    """Raise StoreError if rows are missing or were added meanwhile, or if the books differ."""
     for table in all_tables():
         if table in _NOT_COPIED:
             continue
@@ -154,7 +155,8 @@ def _verify(source: peewee.Database, target: peewee.Database, counts: dict[str, 
 
 
 def _copy_versions(source: peewee.Database, target: peewee.Database, *, last: bool) -> None:
-    """Copy all counters but that of changes; with `last` that one, in place of the mark."""
+    """Copy all counters except that of changes. With `last`, copy only that one and remove the
+    mark."""
     counter = Version.name == CHANGES
     query = Version.select(Version.name, Version.version).where(counter if last else ~counter)
     for name, version in database.select_rows(source, query):

@@ -1,6 +1,6 @@
-"""Upkeep: what one process of all nodes does for the store now and then, apart from any call.
+"""Upkeep: periodic work on the store that one process of all nodes does, apart from any call.
 
-`lease.py` chooses the process and keeps how its last run went, `retention.py` says what is made
-ahead and what is removed, `thread.py` does it in a worker. Highest room of the store beside
-`copies`.
+`lease.py` chooses the process and stores the result of its last run. `retention.py` defines what is
+created ahead and what is removed. `thread.py` runs it in a worker. The top layer of the store, next
+to `copies`.
 """

@@ -1,7 +1,8 @@
-"""Rounds of the alerts: one process of all evaluates the rules and sends what is due.
+"""Rounds of the alerts: one process of all nodes evaluates the rules and sends what is due.
 
-A round is short: it ends after ROUND_S even while messages wait, so that the lease goes round. A
-destination that does not answer is passed by for a while, or its messages would hold up all others.
+A round is short: it ends after ROUND_S even if messages are waiting, so that the lease can change
+hands. A destination that does not answer is skipped for a while, so that its messages do not delay
+all others.
 """
 
 import logging
@@ -23,11 +24,12 @@ ROUND_S = 30.0
 PASSED_BY_S = 60.0
 
 Send = Callable[[peewee.Database, Message], Result]
-"""Sends a message, in a few seconds; raises nothing but StoreError. operations/alerts has it."""
+"""Sends a message, in a few seconds. Raises only StoreError. Implemented in operations/alerts."""
 
 
 class AlertRounds:
-    """The rounds of a process. `stopping`: it is about to end, and sends nothing more."""
+    """The rounds of a process. `stopping` is true if the process is about to end and sends nothing
+    more."""
 
     def __init__(
         self,
@@ -41,10 +43,10 @@ class AlertRounds:
     ) -> None:
         self._db, self._owner, self._node = db, owner, node
         self._send, self._currency, self._stopping = send, currency, stopping
-        self._passed_by: dict[str, float] = {}  # id of a destination -> until when
+        self._passed_by: dict[str, float] = {}  # id of a destination -> end of the pause
 
     def look(self) -> None:
-        """Do a round when it is due and nobody is at it. Raises StoreError."""
+        """Run a round if one is due and no other process is running it. Raises StoreError."""
         last_ms = lease.last_end(self._db, ALERTS)
         if not lease.take(self._db, self._owner, self._node, ALERTS):
             return

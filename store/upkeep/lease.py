@@ -1,8 +1,8 @@
-"""Leases of the upkeep and of the alerts, and results of their last runs: a row each, by the
-database's clock; and when the jobs that operators start last went well.
+"""Leases of the upkeep and of the alerts, and the results of their last runs, in a row for each, by
+the database's clock. Also the last success of the jobs that operators start.
 
-A run is due at a moment. Whoever is first then takes the lease and renews it while it works; when
-its process dies, the lease runs out and another one takes over (ADR 0023).
+The first process that finds a run due takes the lease and renews it while it works. If that process
+dies, the lease expires and another one takes over (ADR 0023).
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ from store.values.usage_record import rfc3339
 
 INTERVAL_MS = 3_600_000
 RETRY_MS = 300_000
-"""After a run that failed."""
+"""The time to the next run after one that failed."""
 LEASE_MS = 60_000
 TROUBLE_CHARS = 1000
 
@@ -34,8 +34,8 @@ BACKUP, BOOKS_VERIFY = "backup", "books_verify"
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job of one process of all: the name of its row, and how long after a run, or one that
-    failed, the next is due."""
+    """A job that one process does for all: the name of its row, and the time to the next run after
+    one that succeeded or failed."""
 
     name: str
     interval_ms: int
@@ -48,10 +48,11 @@ ALERTS = Job("alerts", 15_000, 15_000)
 
 @dataclass(frozen=True, slots=True)
 class UpkeepState:
-    """The last run and the next one; times in ms by the database's clock, None: there was none.
+    """The last run and the next one. Times are in ms by the database's clock, None if there was
+    none.
 
-    `running`: a process of `node` is at it. `removed`: what the last run that ended has removed, by
-    kind. `trouble`: why it failed, empty when it did not.
+    `running`: a process of `node` is running it now. `removed`: what the last finished run removed,
+    by kind. `trouble`: why it failed, empty if it did not.
     """
 
     running: bool
@@ -64,12 +65,13 @@ class UpkeepState:
 
 
 class Lost(Exception):
-    """Another process has taken the lease over."""
+    """A lease that another process has taken over."""
 
 
 @in_snapshot
 def state(db: peewee.Database) -> UpkeepState | None:
-    """Return the last run and the next one; None: the row is missing. Raises StoreUnavailable."""
+    """Return the last run and the next one, or None if the row is missing. Raises
+    StoreUnavailable."""
     row: UpkeepRow | None = UpkeepRow.select().where(_is(UPKEEP)).bind(db).first()
     if row is None:
         return None
@@ -98,16 +100,17 @@ def _is(job: Job) -> Any:
 
 
 def last_end(db: peewee.Database, job: Job) -> int | None:
-    """Return when the last run of a job ended, in ms; None: there was none."""
+    """Return when the last run of a job ended, in ms, or None if there was none."""
     row = first_row(db, UpkeepRow.select(UpkeepRow.ended_ms).where(_is(job)))
     return None if row is None else row[0]
 
 
 @in_transaction
 def take(db: peewee.Database, owner: str, node: str, job: Job = UPKEEP) -> bool:
-    """Begin a run when one is due and nobody is at it; whether it is this process's now."""
+    """Start a run if one is due and no other process is running it. Return whether this process got
+    it."""
     at_ms = database_ms(db)
-    # A moment further away than any run is set was set by a clock that has gone back since.
+    # A time further in the future than any run is set came from a clock that has since gone back.
     due = (UpkeepRow.next_ms <= at_ms) | (UpkeepRow.next_ms > at_ms + job.interval_ms)
     values = {"owner": owner, "node": node, "until_ms": at_ms + LEASE_MS, "begun_ms": at_ms}
     update = UpkeepRow.update(values).where(_is(job), due, UpkeepRow.until_ms < at_ms)
@@ -116,7 +119,7 @@ def take(db: peewee.Database, owner: str, node: str, job: Job = UPKEEP) -> bool:
 
 @in_transaction
 def renew(db: peewee.Database, owner: str, job: Job = UPKEEP) -> None:
-    """Keep the lease for another LEASE_MS. Lost: it is another's."""
+    """Renew the lease for another LEASE_MS. Raises Lost if another process has it."""
     update = UpkeepRow.update(until_ms=database_ms(db) + LEASE_MS)
     if not update.where(_is(job), UpkeepRow.owner == owner).execute(db):
         raise Lost
@@ -130,7 +133,8 @@ def finish(
     trouble: str = "",
     job: Job = UPKEEP,
 ) -> None:
-    """End a run: what it removed, or why it failed; nothing when the lease is another's."""
+    """End a run, with what it removed or why it failed. Does nothing if another process has the
+    lease."""
     at_ms = database_ms(db)
     values = {
         "owner": "",
@@ -145,21 +149,21 @@ def finish(
 
 @in_transaction
 def give_back(db: peewee.Database, owner: str, job: Job = UPKEEP) -> None:
-    """Leave a run that has not ended to another process."""
+    """Leave an unfinished run to another process."""
     UpkeepRow.update(owner="", until_ms=0).where(_is(job), UpkeepRow.owner == owner).execute(db)
 
 
 @in_transaction
 def note_done(db: peewee.Database, job: str) -> None:
-    """Note that BACKUP or BOOKS_VERIFY has just gone well. Raises StoreUnavailable."""
+    """Note that BACKUP or BOOKS_VERIFY has just succeeded. Raises StoreUnavailable."""
     at_ms = database_ms(db)
     row = {"name": job, "owner": "", "node": "", "until_ms": 0, "ended_ms": at_ms, "next_ms": 0}
     insert_rows(db, UpkeepRow, [row], replace=("ended_ms",))
 
 
 def last_done(db: peewee.Database) -> dict[str, int]:
-    """Return when each job that operators start last went well, in ms by the database's clock;
-    jobs that never did are missing. Raises StoreUnavailable."""
+    """Return the last success of each job that operators start, in ms by the database's clock,
+    without jobs that never succeeded. Raises StoreUnavailable."""
     query = UpkeepRow.select(UpkeepRow.name, UpkeepRow.ended_ms).where(
         UpkeepRow.name << (BACKUP, BOOKS_VERIFY)
     )

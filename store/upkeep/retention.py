@@ -1,7 +1,7 @@
-"""What the upkeep makes ahead and what it removes, in portions that stop no writer for long.
+"""The data that the upkeep creates ahead and removes, in batches that block no writer for long.
 
-Ledger, wallets, audit log, keys and users are never touched. What is removed can be removed twice:
-a run that was killed is repeated.
+Ledger, wallets, audit log, keys and users are never touched. Removals can be repeated: a run that
+was killed starts again.
 """
 
 import functools
@@ -36,7 +36,7 @@ Pause = Callable[[], None]
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """For how many days what is kept; 0: for ever."""
+    """The number of days for which records, sums and journals are kept (0: forever)."""
 
     record_days: int = 0
     sum_days: int = 0
@@ -44,8 +44,8 @@ class Keep:
 
 
 def run(db: peewee.Database, keep: Keep, node: str, pause: Pause) -> dict[str, int]:
-    """Make the partitions of the coming days and remove what is over: how much, by kind. `pause` is
-    called after each portion; what it raises ends the run, and so does StoreError."""
+    """Create the partitions of the coming days and remove expired data. Return the removed numbers
+    by kind. `pause` is called after each batch. Its exceptions end the run, as StoreError does."""
     removed: Counter[str] = Counter()
     at_ms = database_ms(db)
     partitions.keep_ahead(db)
@@ -64,7 +64,7 @@ def run(db: peewee.Database, keep: Keep, node: str, pause: Pause) -> dict[str, i
     if keep.record_days:
         removed += _records(db, _day_before(at_ms, keep.record_days), node, pause)
     if keep.sum_days:
-        # Sums of days that still have records are what `usage verify` compares these with.
+        # `usage verify` compares the records with the sums of their days, so those must stay.
         before = min(_day_before(at_ms, keep.sum_days), partitions.pruned_before(db))
         removed["sums"] += _sums(db, before, pause)
     if keep.journal_days:
@@ -79,8 +79,8 @@ def run(db: peewee.Database, keep: Keep, node: str, pause: Pause) -> dict[str, i
 
 
 def forget_alerts(db: peewee.Database, at_ms: int) -> None:
-    """Remove messages that are over KEEP_MS old, and objects that have been quiet for so long or
-    whose rule is gone."""
+    """Remove messages older than KEEP_MS, and objects that have been quiet for that long or whose
+    rule was removed."""
     before_ms = at_ms - KEEP_MS
     old = AlertMessage.delete().where(
         AlertMessage.made_ms < before_ms, AlertMessage.status != WAITING
@@ -108,7 +108,8 @@ def _records(db: peewee.Database, before: int, node: str, pause: Pause) -> Count
 
 
 def _sums(db: peewee.Database, before: int, pause: Pause) -> int:
-    """Remove sums hour by hour: an hour has as many rows as keys, models and outcomes met in it."""
+    """Remove sums hour by hour. An hour has a row for each combination of key, model and
+    outcome."""
     removed = 0
     hourly: tuple[Any, ...] = (UsageByKey, UsageByChannel)
     for table in hourly:

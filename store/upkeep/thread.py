@@ -1,8 +1,8 @@
-"""The upkeep of a worker: a thread that looks now and then whether it is this process's turn, also
-for the rounds of the alerts, which go on while old days are removed.
+"""The upkeep of a worker: a thread that regularly checks whether a run is due for this process. It
+also runs the rounds of the alerts, which continue while old days are removed.
 
-A thread of its own, since the writer's must not wait while old days are removed. It has a database
-connection of its own and sleeps between portions.
+It has a thread of its own, since the writer's must not wait for removals, and a database connection
+of its own. It sleeps between batches.
 """
 
 import logging
@@ -21,20 +21,21 @@ from store.values.errors import StoreError, StoreUnavailable
 
 log = logging.getLogger(__name__)
 
-FIRST_LOOK_S = 5.0  # the first records of a start do not wait for it
+FIRST_LOOK_S = 5.0  # the first records after a start do not wait for it
 LOOK_INTERVAL_S = 10.0
 RENEW_INTERVAL_S = 10.0
-PORTION_PAUSE_S = 0.2  # a portion on SQLite keeps all writers waiting for some 50 ms
-STOP_S = 1.0  # what is left of a portion is rolled back when the process ends
+PORTION_PAUSE_S = 0.2  # a batch on SQLite blocks all writers for some 50 ms
+STOP_S = 1.0  # an unfinished batch is rolled back when the process ends
 
 
 class _Stopped(Exception):
-    """The process is about to end."""
+    """A sign that the process is about to end."""
 
 
 class Upkeep:
-    """Does the upkeep when it is due and nobody else is at it. `seen` is how it stood when this
-    process last looked, None: not yet; `last_done` of the jobs that operators start likewise."""
+    """The upkeep, run if it is due and no other process is running it. `seen` is its state when
+    this process last checked, None before that. `last_done` has the last success of the jobs that
+    operators start."""
 
     seen: lease.UpkeepState | None = None
     last_done: Mapping[str, int] = MappingProxyType({})
@@ -63,11 +64,11 @@ class Upkeep:
         self._thread = threading.Thread(target=self._run, name="upkeep", daemon=True)
 
     def start(self) -> None:
-        """Begin to look; the database may be unavailable."""
+        """Start checking. The database may be unavailable."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End, within STOP_S; a run goes on in another process."""
+        """Stop within STOP_S. Another process continues the run."""
         self._stopping.set()
         self._thread.join(STOP_S)
 
@@ -80,15 +81,15 @@ class Upkeep:
             except _Stopped:
                 break
             except StoreUnavailable:
-                discard(self._db)  # the writer says so in the log
+                discard(self._db)  # the writer logs it
             except Exception:
                 log.exception("the upkeep failed and is tried again")
                 discard(self._db)
         discard(self._db)
 
     def look(self) -> None:
-        """Do a run when it is due and nobody is at it, and a round of the alerts. Raises
-        StoreError."""
+        """Run the upkeep if it is due and no other process is running it, and a round of the
+        alerts. Raises StoreError."""
         self._look_at_alerts()
         if lease.take(self._db, self._owner, self._node):
             self._run_once()
@@ -106,7 +107,7 @@ class Upkeep:
             lease.give_back(self._db, self._owner)
             raise
         except StoreUnavailable:
-            raise  # the lease runs out, and whoever reaches the store goes on
+            raise  # the lease expires, and a process that reaches the store takes over
         except StoreError as error:
             lease.finish(self._db, self._owner, {}, str(error))
             log.error("upkeep failed: %s", error)
