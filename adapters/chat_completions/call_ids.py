@@ -1,7 +1,7 @@
-"""Ids for the calls of tools that some servers of this family send without one.
+"""Ids for tool calls that some servers of this family send without one.
 
-Clients answer a call by its id, so each gets one that no other has; calls with an id stay as they
-are. Imported by the readers of whole answers and of streams of this family.
+Clients answer a call by its id, so each such call gets a unique id; calls with an id stay
+unchanged. Imported by the readers of whole answers and of streams of this family.
 """
 
 import secrets
@@ -12,7 +12,7 @@ from adapters.family.reply import dicts, loads_answer
 from adapters.faults import Fault
 from adapters.json.jsonio import Struct, dumps, locate, replace
 
-MAX_CALLS = 1024  # of a stream, that are told apart
+MAX_CALLS = 1024  # limit of distinct calls in one stream
 
 
 class _Call(Struct, gc=False):
@@ -30,7 +30,7 @@ class AnsweredChoice(Struct, gc=False):
 
 
 def lacks_call_id(choice: AnsweredChoice) -> bool:
-    """Return true when a call of the choice has no id."""
+    """Return true if a call of the choice has no id."""
     message = choice.message
     if message is None or not message.tool_calls:
         return False
@@ -38,8 +38,8 @@ def lacks_call_id(choice: AnsweredChoice) -> bool:
 
 
 def with_call_ids(body: bytes) -> bytes:
-    """Return a whole answer with an id for each call that has none, its choices written anew; the
-    same object when nothing is missing, or it cannot be written."""
+    """Return a whole answer, its choices written anew, with an id for each call that has none.
+    Return the same object if no id is missing or the answer cannot be written."""
     choices = loads_answer(body).get("choices")
     calls = [call for call in _calls(choices, "message") if not call.get("id")]
     if not calls:
@@ -49,12 +49,12 @@ def with_call_ids(body: bytes) -> bytes:
     try:
         place = locate(body, "choices")
         return body if place is None else replace(body, {place: dumps(choices)})
-    except (Fault, OverflowError):  # what cannot be read strictly, or written
+    except (Fault, OverflowError):  # not strictly readable, or not writable
         return body
 
 
 class StreamedCallIds:
-    """The calls of one stream that have begun without an id, by choice, index and name."""
+    """The calls of one stream that started without an id, by choice, index and name."""
 
     __slots__ = ("_begun",)
 
@@ -62,15 +62,15 @@ class StreamedCallIds:
         self._begun: set[tuple[object, object, object]] = set()
 
     def complete(self, chunk: dict[str, Any]) -> bytes | None:
-        """Return the event of a decoded chunk with an id for each call that begins in it without
-        one; None when there is none."""
+        """Return the event of a decoded chunk, with an id for each call that starts in it without
+        one. None if there is no such call."""
         missing = False
         for choice in dicts(chunk.get("choices")):
             for call in _calls([choice], "delta"):
                 missing = self._complete(choice.get("index"), call) or missing
         try:
             return b"data: %b\n\n" % dumps(chunk) if missing else None
-        except OverflowError:  # a depth or a number that cannot be written
+        except OverflowError:  # a nesting depth or a number that cannot be written
             return None
 
     def _complete(self, choice: object, call: dict[str, Any]) -> bool:
@@ -80,7 +80,7 @@ class StreamedCallIds:
         name = tool.get("name") if isinstance(tool, dict) else None
         if not isinstance(name, str) or not name:
             return False
-        # Some servers repeat the name in each piece of a call.
+        # Some servers repeat the name in each chunk of a call.
         begun = str(choice), str(call.get("index")), name
         if begun in self._begun or len(self._begun) >= MAX_CALLS:
             return False

@@ -1,7 +1,7 @@
-"""The client side of the chat completions family: its endpoint, the few fields that are read of a
-request, and errors.
+"""The client side of the chat completions family: its endpoint, the few request fields that are
+read, and errors.
 
-Fields that are not read here are the vendor's to judge.
+Fields that are not read here are left to the vendor.
 """
 
 from typing import Any
@@ -30,7 +30,7 @@ def peek(spans: Spans, operation: Operation, target: str | None = None) -> Peek:
     newer = count(spans, "max_output_tokens" if items else "max_completion_tokens")
     older = count(spans, "max_tokens")
     if newer is not None and older is not None:
-        # Vendors differ in which of the two they obey: hold for the larger; a 0 is no bound.
+        # Vendors differ in which of the two they use: hold for the larger. A 0 means no bound.
         newer = max(newer, older) if newer and older else 0
     include_usage = optional_object(spans, "stream_options").get("include_usage")
     if include_usage is not None and not isinstance(include_usage, bool):
@@ -61,8 +61,8 @@ def _read_asks(spans: Spans) -> AskReader:
 
 
 def conversation(spans: Spans) -> bytes:
-    """Return what names the conversation. ``user`` and ``safety_identifier`` are not read: persons
-    may have many conversations at a time, and all persons of a program may share one."""
+    """Return the identity of the conversation. ``user`` and ``safety_identifier`` are not read: a
+    person may have many conversations at a time, and all users of a program may share one value."""
     name = explicit_name(text_field(spans, "prompt_cache_key"))
     return name or opening(spans, (), "messages")
 
@@ -84,10 +84,10 @@ STORED_FIELDS = StoredFields(frozenset({"audio"}), (("messages", _MARKS),), _rea
 
 
 def encode_fault(fault: Fault, request_id: str) -> Envelope:
-    """Encode the answer to a call that is refused or failed; its id travels in headers only."""
+    """Encode the answer to a refused or failed call. Its id is only in the headers."""
     return envelope(fault, error_of(fault))
 
 
 def encode_stream_fault(fault: Fault) -> bytes:
-    """Encode the last event of a stream that failed; neither a finish reason nor [DONE] follows."""
+    """Encode the last event of a failed stream; neither a finish reason nor [DONE] follows."""
     return b"data: " + dumps({"error": error_of(fault)}) + b"\n\n"

@@ -1,7 +1,8 @@
-"""Decoding of answers of upstreams of the chat completions family, whole ones and streams.
+"""Decoding of upstream answers of the chat completions family, both whole and streamed.
 
-Vendors differ in much: what cannot be read is skipped, it is no error. In a stream a delta opens
-the slot of its kind and closes that of another; calls differ by index and id, as vendors have them.
+Vendors differ a lot: anything unreadable is skipped and is no error. In a stream, a delta opens the
+slot of its kind and closes a slot of another kind. Calls are told apart by index and id, as far as
+the vendor sends them.
 """
 
 import re
@@ -38,7 +39,7 @@ from adapters.json.structure import VALUES_AT_ONCE, Steps
 
 MAX_CHOICES = 128  # the family's limit; higher indexes are ignored
 _MAX_TOP_LOGPROBS = 20
-_UNLIKELY = -9999.0  # the family's number for next to no probability
+_UNLIKELY = -9999.0  # the family's value for a vanishing probability
 
 _FINISHES: dict[str, Finish] = {
     "stop": "stop",
@@ -51,7 +52,7 @@ _FINISHES: dict[str, Finish] = {
 
 
 def decode_answer(body: bytes) -> Steps[tuple[Choice, ...]]:
-    """Decode the choices in their order, in steps (see ``family.codec.UpstreamCodec``)."""
+    """Decode the choices in order, in steps (see ``family.codec.UpstreamCodec``)."""
     answer = loads_answer(body)
     choices = answer.get("choices") if isinstance(answer, dict) else None
     listed = choices[:MAX_CHOICES] if isinstance(choices, list) else []
@@ -66,13 +67,13 @@ def decode_answer(body: bytes) -> Steps[tuple[Choice, ...]]:
 
 
 def read_index(choice: dict[str, Any]) -> int:
-    """Return the index of a choice; 0 where it has none that is valid."""
+    """Return the index of a choice; 0 if it has no valid one."""
     index = choice.get("index")
     return index if type(index) is int and 0 <= index < MAX_CHOICES else 0
 
 
 def read_finish(reason: object) -> Finish:
-    """Decode the reason for which a choice ended; an unknown reason is read as ``stop``."""
+    """Decode the reason why a choice ended; an unknown reason counts as ``stop``."""
     return _FINISHES.get(reason, "stop") if isinstance(reason, str) else "stop"
 
 
@@ -87,7 +88,7 @@ def read_text(value: object) -> str:
 
 
 def read_reasoning(message: dict[str, Any]) -> str:
-    """Return the reasoning text of a message or delta; some vendors send it under both names,
+    """Return the reasoning text of a message or delta. Some vendors send it under both names,
     Mistral as parts of the content."""
     for name in ("reasoning_content", "reasoning"):
         text = message.get(name)
@@ -101,19 +102,20 @@ def read_reasoning(message: dict[str, Any]) -> str:
 
 
 def read_arguments(value: object) -> str:
-    """Return arguments as JSON text, also where a vendor sends the object itself."""
+    """Return arguments as JSON text, even if a vendor sends an object."""
     if isinstance(value, str):
         return value
     if not isinstance(value, dict | list):
         return ""
     try:
         return compact(value)
-    except OverflowError:  # an infinity, or deeper than can be written
+    except OverflowError:  # an infinity, or nested too deeply to be written
         return ""
 
 
 def read_signature(call: dict[str, Any]) -> str:
-    """Return the signature that Google's endpoint of this family adds to a call; else empty."""
+    """Return the signature that Google's endpoint of this family adds to a call, or an empty
+    text."""
     extra = call.get("extra_content")
     google = extra.get("google") if isinstance(extra, dict) else None
     signature = google.get("thought_signature") if isinstance(google, dict) else None
@@ -121,7 +123,7 @@ def read_signature(call: dict[str, Any]) -> str:
 
 
 def read_citations(message: dict[str, Any]) -> tuple[Citation, ...]:
-    """Decode the web pages that a message or delta refers to."""
+    """Decode the web pages that a message or delta cites."""
     annotations = message.get("annotations")
     citations = []
     for annotation in annotations[:MAX_CITATIONS] if isinstance(annotations, list) else ():
@@ -203,7 +205,7 @@ def _logprob(entry: object, top: tuple[Logprob, ...] = ()) -> Logprob | None:
     token, value = entry.get("token"), entry.get("logprob")
     if not isinstance(token, str) or isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    # Infinities and NaN cannot be written; the family has -9999 for them.
+    # Infinities and NaN cannot be written; the family uses -9999 for them.
     return Logprob(token, float(value) if abs(value) < -_UNLIKELY else _UNLIKELY, top)
 
 
@@ -212,18 +214,18 @@ def _offset(value: object) -> int | None:
 
 
 _MARKS = re.compile(r'["\\{}\[\]]')
-_MAX_CALLS = 1024  # of one choice; no request has as many
+_MAX_CALLS = 1024  # of one choice; no request has that many
 
 
 @dataclass(slots=True)
 class _StreamedCall:
-    """A call of a choice. It is opened when its name is known."""
+    """A call of a choice. It is opened once its name is known."""
 
     id: str
     custom: bool
     slot: int | None = None
-    done: bool = False  # it was opened, and is closed
-    held: str = ""  # arguments that came before the name
+    done: bool = False  # it was opened and closed
+    held: str = ""  # arguments that arrived before the name
     _depth: int = 0
     _in_string: bool = False
     _escaped: bool = False
@@ -231,11 +233,11 @@ class _StreamedCall:
 
     @property
     def whole(self) -> bool:
-        """True when its arguments are one complete object."""
+        """True if its arguments are one complete object."""
         return self._seen and self._depth == 0 and not self._in_string
 
     def follow(self, text: str) -> None:
-        """Count brackets outside of strings in more of the arguments."""
+        """Count the brackets outside strings in more of the arguments."""
         at = 0
         if self._escaped and text:
             self._escaped, at = False, 1
@@ -257,17 +259,17 @@ class _StreamedCall:
 @dataclass(slots=True)
 class _StreamedChoice:
     index: int
-    kind: SlotKind | None = None  # of the slot that takes text
+    kind: SlotKind | None = None  # of the slot that gets text
     slot: int = 0
     calls: dict[int, _StreamedCall] = field(default_factory=dict)  # by the upstream's index
     last: int = -1  # index of the last call
     finished: bool = False
-    details: Details = field(default_factory=list)  # that were not sealed
-    late: bool = False  # details come behind the calls, whose events wait for them
+    details: Details = field(default_factory=list)  # not sealed yet
+    late: bool = False  # details follow the calls, whose events wait for them
     waiting: list[Event] = field(default_factory=list)
 
     def of_calls(self, events: list[Event]) -> list[Event]:
-        """Return the list for events of calls."""
+        """Return the list that the events of calls go to."""
         return self.waiting if self.late else events
 
 
@@ -280,7 +282,7 @@ class ChatDecoder(StreamDecoder):
         self._detailed = False  # thoughts have details
 
     def may_skip(self, event: Delta) -> bool:
-        """Return false for thoughts with details, which are gathered."""
+        """Return false for thoughts with details, because details are gathered."""
         return not (self._detailed and self._slots.get(event.slot) == "reasoning")
 
     def read(self, name: str | None, data: dict[str, Any]) -> list[Event]:
@@ -300,7 +302,7 @@ class ChatDecoder(StreamDecoder):
         return events
 
     def end(self) -> list[Event]:
-        """See ``StreamDecoder``; choices without a finish get one."""
+        """See ``StreamDecoder``. Choices without a finish get one."""
         events: list[Event] = []
         for choice in self._choices.values():
             if not choice.finished:
@@ -308,7 +310,7 @@ class ChatDecoder(StreamDecoder):
         return events
 
     def _plain(self, choices: object) -> Delta | None:
-        """Decode a chunk with nothing but more text of the open slot, as most are."""
+        """Decode a chunk that has only more text of the open slot, as most do."""
         if type(choices) is not list or len(choices) != 1 or type(choices[0]) is not dict:
             return None
         entry = choices[0]
@@ -400,7 +402,7 @@ class ChatDecoder(StreamDecoder):
         return seal_details(details)
 
     def _seal_rest(self, choice: _StreamedChoice, events: list[Event]) -> None:
-        """Add details that came without a thought as one without text."""
+        """Add details that came without a thought as a thought without text."""
         if choice.details:
             thought = self._open("reasoning", choice=choice.index)
             seal = Sealed(thought.slot, self._seal(choice))
@@ -457,15 +459,16 @@ class ChatDecoder(StreamDecoder):
         inner: dict[str, Any],
         events: list[Event],
     ) -> _StreamedCall | None:
-        """Return the call that a delta belongs to; a new one where it begins one."""
+        """Return the call that a delta belongs to, or a new one if the delta starts one. None
+        beyond the limit."""
         index, call_id = entry.get("index"), entry.get("id")
         call_id = call_id if isinstance(call_id, str) else ""
         if type(index) is not int:
-            # Without an index: a new id, or a name, begins a call.
+            # Without an index, a new id or a name starts a call.
             begins = call_id or inner.get("name") or choice.last < 0
             index = choice.last + 1 if begins else choice.last
         call = choice.calls.get(index)
-        # Some servers give all calls of an answer the same index, each with an id of its own.
+        # Some servers give all calls of an answer the same index, each with its own id.
         if call is not None and call_id and call.id and call_id != call.id and inner.get("name"):
             self._close_call(call, events)
             call = None

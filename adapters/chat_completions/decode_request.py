@@ -1,7 +1,7 @@
-"""Decoding of a client's request of the chat completions family: fields of the body, and tools.
+"""Decoding of a client's chat completions request: fields of the body, and tools.
 
-Every field is read, or named in ``asks``, so that nothing gets lost in silence. Source: the request
-types of the official OpenAI SDK 3.57, and what servers of the family take besides.
+Every field is read or listed in ``asks``, so that nothing is lost silently. Source: the request
+types of the official OpenAI SDK 3.57, and further fields that servers of the family accept.
 """
 
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ from adapters.ir.request import Ask, Effort, Feature, Output, Request, Thinking,
 from adapters.json.jsonio import Spans, loads
 from adapters.json.structure import Steps
 
-_OF_OWN_NAME: tuple[Feature, ...] = (  # fields that ask for the feature of their name
+_OF_OWN_NAME: tuple[Feature, ...] = (  # fields named like the feature that they ask for
     *("frequency_penalty", "logit_bias", "logprobs", "metadata", "moderation", "n", "prediction"),
     *("presence_penalty", "seed", "stop", "temperature", "top_k", "top_p", "verbosity"),
 )
@@ -50,7 +50,7 @@ FIELDS: Mapping[str, Asking] = {
 
 _MAX_N = 128
 _MAX_TOP_LOGPROBS = 20
-_LARGE_BYTES = 262_144  # of messages; larger ones are decoded after a yield
+_LARGE_BYTES = 262_144  # size of the messages above which they are decoded after a yield
 
 _EFFORTS: dict[str, Effort] = {
     "none": "off",
@@ -59,7 +59,7 @@ _EFFORTS: dict[str, Effort] = {
 _EFFORT_WORDS = tuple(_EFFORTS)
 _TIERS = ("auto", "default", "flex", "priority")
 
-# Fields that are decoded, each with its asks.
+# Fields that are decoded, each with its own asks.
 _READ_FIELDS = frozenset(
     {
         *("model", "messages", "stream", "stream_options", "tools", "tool_choice", "functions"),
@@ -70,7 +70,7 @@ _READ_FIELDS = frozenset(
         *("prompt_cache_key", "metadata", "store", "web_search_options"),
     }
 )
-# The fields that every request has; many have no others.
+# The fields that nearly every request has; many have no others.
 _FRAME = frozenset({"model", "stream", "stream_options", "max_tokens", "max_completion_tokens"})
 
 
@@ -107,7 +107,7 @@ def decode_request(spans: Spans, stream: bool, target: str | None) -> Steps[Requ
 
 
 def _settings(fields: dict[str, Any], asks: list[Ask]) -> dict[str, Any]:
-    """Decode tools, sampling and all else that many requests do not have."""
+    """Decode tools, sampling and all other fields that many requests lack."""
     tools = decode_tools(fields, asks)
     choice = decode_choice(fields, asks) if tools else None
     _ask_for(fields, asks)
@@ -136,8 +136,8 @@ def _settings(fields: dict[str, Any], asks: list[Ask]) -> dict[str, Any]:
     }
 
 
-_EMPTY: tuple[object, ...] = (0, "", [], {})  # and false, which equals 0
-# Fields that ask for their feature, unless they have one of these values.
+_EMPTY: tuple[object, ...] = (0, "", [], {})  # also covers false, which equals 0
+# Fields that ask for their feature unless they have one of these values.
 _DEFAULTS: dict[str, tuple[object, ...]] = {
     "temperature": (1,),
     "top_p": (1,),
@@ -161,7 +161,7 @@ def _ask_for(fields: dict[str, Any], asks: list[Ask]) -> None:
 
 def _parallel(fields: dict[str, Any], asks: list[Ask]) -> bool | None:
     parallel = optional(fields, "parallel_tool_calls", "", bool)
-    if fields.get("functions"):  # their answers have at most one call
+    if fields.get("functions"):  # the old form has at most one call in an answer
         return False
     if parallel is False:
         asks.append(Ask("parallel_tools", "parallel_tool_calls"))
@@ -196,7 +196,7 @@ def _thinking(fields: dict[str, Any], asks: list[Ask]) -> Thinking | None:
         return None
     asks.append(Ask("reasoning", "reasoning_effort"))
     level = _EFFORTS[effort]
-    # Clients of this family show reasoning when there is any.
+    # Clients of this family show reasoning if there is any.
     return Thinking(level, show="none" if level == "off" else "full")
 
 
@@ -258,7 +258,7 @@ _CHOICE_WORDS = ("none", "auto", "required")
 
 
 def decode_tools(fields: dict[str, Any], asks: list[Ask]) -> tuple[Tool, ...]:
-    """Decode the tools of a request, in their order; a search by the vendor comes last."""
+    """Decode the tools of a request in order; a web search by the vendor comes last."""
     tools = [_tool(entry, at, asks) for entry, at in objects(fields, "tools", "")]
     tools += [_function(entry, at, at, asks) for entry, at in objects(fields, "functions", "")]
     if optional(fields, "web_search_options", "", dict) is not None:
@@ -269,7 +269,7 @@ def decode_tools(fields: dict[str, Any], asks: list[Ask]) -> tuple[Tool, ...]:
 
 
 def decode_choice(fields: dict[str, Any], asks: list[Ask]) -> ToolChoice | None:
-    """Decode which tools must be called; None when the request does not say."""
+    """Decode which tools must be called; None if the request does not say."""
     value = fields.get("tool_choice")
     if value is None:
         return _older_choice(fields.get("function_call"))

@@ -1,9 +1,9 @@
 """Decoding of a client's messages and their content as system texts and turns of ``adapters.ir``.
 
-The turns of ``adapters.ir`` alternate, with the results of tools first in the user's; this family
-has a message for each result. Function calls from before there were tools are read as calls with
-ids of our own. Data URLs become media with their base64, text files their text. Source: the content
-types of the official OpenAI SDKs.
+The turns of ``adapters.ir`` alternate, and tool results come first in the user's turn; this family
+has a message for each result. Function calls in the old form, from before tools, are read as calls
+with generated ids. Data URLs become media with their base64, text files their text. Source: the
+content types of the official OpenAI SDKs.
 """
 
 from typing import Any
@@ -47,7 +47,8 @@ _READ = frozenset(
 def decode_turns(
     messages: list[Any], asks: list[Ask]
 ) -> Steps[tuple[tuple[Part, ...], tuple[Turn, ...]]]:
-    """Decode the system texts before the first turn, and the turns; a step for each message."""
+    """Decode the system texts before the first turn, and the turns, with a step for each
+    message."""
     conversation = _TurnBuilder(asks)
     for index, message in enumerate(messages):
         at = f"messages[{index}]"
@@ -66,7 +67,7 @@ class _TurnBuilder:
         self._system: list[Part] = []
         self._turns: list[tuple[Role, list[Part]]] = []
         self._calls: dict[str, ToolCall] = {}
-        self._functions: dict[str, str] = {}  # ids of the last calls without ids, by name
+        self._functions: dict[str, str] = {}  # last generated id of each function name
 
     def add(self, message: dict[str, Any], at: str) -> None:
         """Add the next message."""
@@ -86,7 +87,7 @@ class _TurnBuilder:
             self._add_result(message, at, role)
 
     def finished(self, last: int) -> tuple[tuple[Part, ...], tuple[Turn, ...]]:
-        """Return all system texts and turns; ``last`` is the index of the last message."""
+        """Return all system texts and turns. ``last``: index of the last message."""
         role, parts = self._turns[-1] if self._turns else ("user", [])
         if role == "assistant" and not any(isinstance(part, ToolCall) for part in parts):
             self._asks.append(Ask("prefill", f"messages[{last}]"))
@@ -102,7 +103,7 @@ class _TurnBuilder:
         return decode_content(message.get("content"), field_path(at, "content"), self._asks)
 
     def _parts_of(self, role: Role) -> list[Part]:
-        """Return the parts of the last turn, or of a new one when it is another role's."""
+        """Return the parts of the last turn, or of a new one if the last has another role."""
         if not self._turns or self._turns[-1][0] != role:
             self._turns.append((role, []))
         return self._turns[-1][1]
@@ -121,7 +122,7 @@ class _TurnBuilder:
     def _assistant(self, message: dict[str, Any], at: str) -> list[Part]:
         calls = self._read_calls(message, at)
         thoughts = ReasoningPieces(_thought(message, at))
-        # The state of the first call came before all text, unless it is marked otherwise.
+        # The first call's state precedes all text unless it is marked as late.
         first = pieces_of_call(calls[0][1]) if calls else ""
         parts: list[Part] = [*thoughts.read(first, late=False)]
         parts += thoughts.read(message.get(FIELD), late=False)
@@ -145,7 +146,7 @@ class _TurnBuilder:
         for raw, path in objects(message, "tool_calls", at):
             call = self._call(raw, path)
             if call.id in self._calls:
-                # An earlier call has the same id: the results between them tell them apart.
+                # An earlier call has the same id; the results between the two tell them apart.
                 del self._calls[call.id]
             self._calls[call.id] = call
             calls.append((call, raw))
@@ -190,14 +191,14 @@ class _TurnBuilder:
 
 
 def _thought(message: dict[str, Any], at: str) -> str:
-    """Return the reasoning text that came back, under either of its names."""
+    """Return the reasoning text in the history, under either of its names."""
     text = string(message, "reasoning_content", at)
     other = message.get("reasoning")
     return text or (other if isinstance(other, str) else "")
 
 
 def _rank(part: Part, order: dict[str, int]) -> tuple[int, int]:
-    """Return a sort key: results first, in the order of their calls; the rest stays as it is."""
+    """Return a sort key: results first, in the order of their calls; the rest keeps its order."""
     if not isinstance(part, ToolResult):
         return (1, 0)
     return (0, order.get(part.call_id, len(order)))
@@ -210,7 +211,7 @@ _MIME_BY_ENDING = {"pdf": "application/pdf", "txt": "text/plain", "md": "text/ma
 
 
 def decode_content(content: object, at: str, asks: list[Ask]) -> list[Part]:
-    """Decode the parts of a message's content; ``at`` is its path."""
+    """Decode the parts of a message's content. ``at``: its path."""
     if content is None:
         return []
     if isinstance(content, str):
@@ -252,7 +253,7 @@ def _cache(part: dict[str, Any], at: str, asks: list[Ask]) -> CacheMark | None:
 def _image(part: dict[str, Any], at: str, asks: list[Ask], cache: CacheMark | None) -> Media:
     path = field_path(at, "image_url")
     image = part.get("image_url")
-    if isinstance(image, str):  # a shorthand that some clients send
+    if isinstance(image, str):  # a short form that some clients send
         image = {"url": image}
     if not isinstance(image, dict):
         raise wrong_type(path, "expected an object")

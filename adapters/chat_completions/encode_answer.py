@@ -1,7 +1,7 @@
-"""Encoding of answers for clients of the chat completions family, whole ones and streams.
+"""Encoding of answers for clients of the chat completions family, both whole and streamed.
 
-A message has one text, one reasoning text and a list of calls, so parts are brought together by
-kind. Most frames differ from the last one in one string: what is around it is made with the slot.
+A message has one text, one reasoning text and a list of calls, so parts are merged by kind. Most
+frames differ from the last one only in one string, so the bytes around it are made once per slot.
 """
 
 from collections.abc import Iterable, Sequence
@@ -48,7 +48,7 @@ _FINISH_REASONS: dict[Finish, str] = {
     "refusal": "stop",
     "pause": "stop",
     "context_full": "length",
-    "error": "stop",  # of an answer with parts; an empty one is a fault
+    "error": "stop",  # of an answer with parts; an empty answer is a fault
 }
 
 
@@ -56,7 +56,7 @@ def encode_answer(
     choices: tuple[Choice, ...], usage: Usage, context: AnswerContext
 ) -> Steps[bytes]:
     """Encode the whole answer, in steps (see ``family.codec.ClientCodec``). Raises Fault
-    UPSTREAM_FAILED when the model failed before it produced anything."""
+    UPSTREAM_FAILED if the model failed before it produced anything."""
     encoded: list[dict[str, Any]] = []
     for index, choice in enumerate(choices):
         encoded.append((yield from _encode_choice(choice, index, context)))
@@ -78,17 +78,17 @@ def _tier(context: AnswerContext) -> dict[str, str]:
 
 
 def encode_count(tokens: int) -> bytes:
-    """Raise Fault INTERNAL: this family has no endpoint that counts tokens."""
+    """Raise Fault INTERNAL, because this family has no endpoint that counts tokens."""
     raise Fault(Condition.INTERNAL)
 
 
 def model_failed() -> Fault:
-    """Return the fault of an answer whose model ended with an error and produced nothing before."""
+    """Return the fault for an answer whose model failed before it produced anything."""
     return Fault(Condition.UPSTREAM_FAILED, "The upstream model failed before it answered.")
 
 
 def encode_usage(usage: Usage) -> dict[str, Any]:
-    """Encode the usage object: prompt and completion include cached and reasoning tokens."""
+    """Encode the usage object. Prompt and completion include cached and reasoning tokens."""
     more = dict(usage.more)
     cached_audio = more.get("cache_read_audio", 0)
     prompt = {
@@ -127,13 +127,13 @@ def encode_logprobs(logprobs: Iterable[Logprob]) -> dict[str, Any]:
 
 
 def encode_picture(picture: Pictured, index: int) -> dict[str, Any]:
-    """Encode a picture of an answer, in the form that OpenRouter has given the family."""
+    """Encode a picture of an answer, in the form that OpenRouter added to the family."""
     return {"type": "image_url", "index": index, "image_url": {"url": picture.url}}
 
 
 def encode_annotation(citation: Citation, start: int, end: int) -> dict[str, Any]:
-    """Encode a citation; ``start`` and ``end`` are the place of its text in the message, for a
-    citation without characters of its own."""
+    """Encode a citation. ``start`` and ``end``: the place of its text in the message, used if the
+    citation has no characters of its own."""
     placed = citation.start is not None and citation.end is not None
     return {
         "type": "url_citation",
@@ -147,7 +147,7 @@ def encode_annotation(citation: Citation, start: int, end: int) -> dict[str, Any
 
 
 def finish_reason(finish: Finish, context: AnswerContext) -> str:
-    """Encode why a choice ended, for a client that knows tools, or only functions."""
+    """Encode why a choice ended; clients of the old form know functions in place of tools."""
     if finish == "tools" and context.function_call:
         return "function_call"
     return _FINISH_REASONS[finish]
@@ -197,7 +197,7 @@ def _encode_choice(choice: Choice, index: int, context: AnswerContext) -> Steps[
 def _calls(
     choice: Choice, places_by_part: dict[int, tuple[int, int]], context: AnswerContext
 ) -> Steps[tuple[list[dict[str, Any]], list[str]]]:
-    """Encode the calls, each with the opaque pieces before it; return the pieces left over, too."""
+    """Encode the calls, each with the opaque pieces before it. Also return the pieces left over."""
     calls: list[dict[str, Any]] = []
     waiting: list[str] = []
     spoken = False
@@ -254,13 +254,13 @@ class _StreamedChoice:
     pictures: int = 0
     text_chars: int = 0
     thought_chars: int = 0
-    pieces: list[str] = field(default_factory=list)  # of opaque reasoning since the last call
+    pieces: list[str] = field(default_factory=list)  # opaque reasoning since the last call
     annotations: list[dict[str, Any]] = field(default_factory=list)
 
 
 @dataclass(slots=True)
 class _Slot:
-    """A slot that is open, with the bytes before and behind its text in a frame."""
+    """An open slot, with the bytes before and after its text in a frame."""
 
     kind: SlotKind
     choice: _StreamedChoice
@@ -274,7 +274,7 @@ class _Slot:
 
 
 def _head_of(context: AnswerContext) -> bytes:
-    """Return the beginning of a frame, up to its choices."""
+    """Return the start of a frame, up to its choices."""
     head = {
         "id": ID_PREFIX + context.id,
         "object": "chat.completion.chunk",
@@ -295,20 +295,20 @@ class ChatEncoder(StreamEncoder):
         self._rest = b'},"logprobs":null,"finish_reason":null}' + self._tail
         self._choices: list[_StreamedChoice] = []
         self._slots: dict[int, _Slot] = {}
-        self._last: _Slot | None = None  # the slot of the last frame's text
+        self._last: _Slot | None = None  # slot of the text in the last frame
 
     def note_served(self, served: Served) -> None:
         super().note_served(served)
         self._head = _head_of(self.context)
 
     def begin(self) -> bytes:
-        """See ``StreamEncoder``: the role of the first choice."""
+        """See ``StreamEncoder``. Sends the role of the first choice."""
         self.started = True
         return self._roles_up_to(0)
 
     def write(self, event: Event) -> bytes:
-        """See ``StreamEncoder``. Raises Fault UPSTREAM_FAILED for a choice in which the model
-        failed before it produced anything."""
+        """See ``StreamEncoder``. Raises Fault UPSTREAM_FAILED if the model failed in a choice
+        before it produced anything."""
         if isinstance(event, Opened):
             return self._open(event)
         if isinstance(event, Finished):
@@ -342,7 +342,7 @@ class ChatEncoder(StreamEncoder):
         return encode_stream_fault(fault)
 
     def _roles_up_to(self, index: int) -> bytes:
-        """Begin the choices up to an index: clients expect them in order, the role first."""
+        """Start the choices up to an index: clients expect them in order, the role first."""
         frames = []
         while len(self._choices) <= index:
             role = b'"role":"assistant","content":"","refusal":null'
@@ -388,13 +388,14 @@ class ChatEncoder(StreamEncoder):
         before += b'"tool_calls":['
         more = b'{"index":%d,"%b":{"%b":' % (index, kind.encode(), text.encode())
         slot = _Slot("call", choice, before + more, b"}}]" + self._rest)
-        # A custom tool's text may be empty, a function's arguments are an object.
+        # A custom tool's text may be empty; a function's arguments are an object.
         slot.summary = event.custom
         self._slots[event.slot] = slot
         return before + dumps(call) + b"]" + self._rest
 
     def _open_function(self, event: Opened, choice: _StreamedChoice, before: bytes) -> bytes:
-        """Begin the one call of a client that knows no tools; it has no place for another."""
+        """Start the one call of a client that uses the old form, which has no field for another
+        call."""
         if choice.calls > 1:
             return b""
         self._slots[event.slot] = _Slot(

@@ -1,9 +1,9 @@
 """Encoding of a request for an upstream of the chat completions family: fields of the body, tools
 and their names.
 
-The family's names of tools have at most 64 letters, digits, ``_`` and ``-``, and no groups; others
-are renamed, and mapped back in the answer. Source: the request types of the official OpenAI SDKs;
-what the model cannot take is a trait of it.
+Tool names of the family have at most 64 letters, digits, ``_`` and ``-``, and no groups; others are
+renamed, and mapped back in the answer. Source: the request types of the official OpenAI SDKs. The
+model's traits say what it does not accept.
 """
 
 from typing import Any
@@ -18,13 +18,13 @@ from adapters.json.structure import Steps
 from adapters.openai import fit_name, short_name
 
 MAX_STOPS = 4
-# fields of features, where they have another name
+# names of fields that differ from the feature's name
 _FIELDS: dict[Feature, str] = {"end_user": "user", "parallel_tools": "parallel_tool_calls"}
 
 
 def encode_request(request: Request, target: Target, count: bool) -> Steps[Encoded]:
-    """Encode the body, in steps (see ``family.codec.UpstreamCodec``); this family counts no tokens,
-    so ``count`` is never true."""
+    """Encode the body, in steps (see ``family.codec.UpstreamCodec``). This family has no token
+    counts, so ``count`` is never true."""
     traits = target.traits
     names = ChatToolNames(request, traits)
     messages = yield from encode_turns(request, traits, names)
@@ -56,10 +56,11 @@ def encode_request(request: Request, target: Target, count: bool) -> Steps[Encod
 def _add_output(
     body: dict[str, Any], output: Output, traits: Traits, names: ChatToolNames
 ) -> tuple[str, tuple[Feature, ...]]:
-    """Ask for the form of the answer; return the tool that stands for it, and dropped features."""
+    """Request the form of the answer. Return the name of the tool that stands for it, and dropped
+    features."""
     messages = body["messages"]
     if output.kind == "schema" and not _has_object(output):
-        # Upstreams accept only schemas of objects; any other goes into the instructions.
+        # Upstreams accept only schemas of objects; other schemas go into the instructions.
         _instruct(messages, _in_words(output), traits)
         return "", ("schema_output",)
     if output.kind == "schema" and traits.structured == "tool":
@@ -69,7 +70,7 @@ def _add_output(
     if (form := _response_format(output)) is not None:
         body["response_format"] = form
         if output.kind == "json" and "json" not in compact(messages).lower():
-            _instruct(messages, "Answer with one JSON object.", traits)  # else upstreams refuse it
+            _instruct(messages, "Answer with one JSON object.", traits)  # else refused
     return "", ()
 
 
@@ -92,7 +93,7 @@ def _sampling(request: Request, traits: Traits) -> dict[str, Any]:
 
 
 def _other_fields(request: Request, traits: Traits) -> dict[str, Any]:
-    """Encode the fields that are not about the text itself."""
+    """Encode the fields that do not concern the text itself."""
     fields: dict[str, Any] = {}
     if request.thinking is not None and (effort := effort_of(request.thinking, traits)):
         fields["reasoning_effort"] = "none" if effort == "off" else effort
@@ -114,7 +115,7 @@ def _other_fields(request: Request, traits: Traits) -> dict[str, Any]:
 def _fit_thinking(
     body: dict[str, Any], thinking: Thinking | None, traits: Traits
 ) -> tuple[Feature, ...]:
-    """Turn reasoning off where it is refused beside tools; return the dropped features."""
+    """Turn reasoning off if it is refused together with tools. Return the dropped features."""
     off = thinking is not None and thinking.effort == "off"
     if traits.thinking_switch and (off or body.get("tool_choice") not in (None, "auto", "none")):
         body["thinking"] = {"type": "disabled"}
@@ -129,11 +130,11 @@ def _fit_thinking(
 
 
 def effort_of(thinking: Thinking, traits: Traits) -> Effort | None:
-    """Return the effort that the model has for the requested one; None: the model decides."""
+    """Return the model's effort for the requested one; None: the model decides."""
     effort = requested_effort(thinking)
     if effort is None or traits.thinking == "none":
         return None
-    # A little reasoning is nearer than none.
+    # A little reasoning is closer to the request than none.
     return nearest_effort(
         effort, [level for level in traits.efforts if level != "off" or effort == "off"]
     )
@@ -154,7 +155,7 @@ def _response_format(output: Output) -> dict[str, Any] | None:
 
 
 def _has_object(output: Output) -> bool:
-    """Return true when the schema is one of an object, or does not say."""
+    """Return true if the schema describes an object or has no type."""
     return output.schema is None or output.schema.get("type", "object") == "object"
 
 
@@ -164,7 +165,7 @@ def _in_words(output: Output) -> str:
 
 
 def _instruct(messages: list[dict[str, Any]], text: str, traits: Traits) -> None:
-    """Add a sentence behind the instructions."""
+    """Append a sentence to the instructions."""
     if messages and messages[0]["role"] == traits.system_role:
         messages[0]["content"] += "\n\n" + text
     else:
@@ -172,8 +173,8 @@ def _instruct(messages: list[dict[str, Any]], text: str, traits: Traits) -> None
 
 
 def _stops(request: Request, traits: Traits) -> tuple[list[str], tuple[str, ...]]:
-    """Return the stop sequences to send, and those at which the gateway ends the text; models
-    without sampling take no stop sequences either."""
+    """Return the stop sequences to send, and those that the gateway must apply itself. Models that
+    refuse sampling also refuse stop sequences."""
     most = MAX_STOPS if traits.sampling else 0
     return list(request.stop[:most]), request.stop[most:]
 
@@ -182,7 +183,7 @@ OUTPUT_TOOL = "respond"
 
 
 def encode_tool(tool: Tool, names: ChatToolNames) -> dict[str, Any]:
-    """Encode a function tool or a free-text one."""
+    """Encode a function or free-text tool."""
     name = names.of(tool.name, tool.namespace)
     described: dict[str, Any] = {"name": name}
     if tool.description:
@@ -229,7 +230,8 @@ def encode_tools(request: Request, traits: Traits, names: ChatToolNames) -> dict
 
 
 def with_output_tool(fields: dict[str, Any], output: Output, name: str) -> dict[str, Any]:
-    """Return the fields with the tool that stands for structured output; one must be called."""
+    """Return the fields with the tool that stands for structured output; some tool must be
+    called."""
     described: dict[str, Any] = {
         "name": name,
         "description": output.description or "Give the final answer by calling this tool.",
@@ -243,7 +245,7 @@ def with_output_tool(fields: dict[str, Any], output: Output, name: str) -> dict[
 
 
 def _allowed(choice: ToolChoice | None, names: ChatToolNames) -> list[Tool] | None:
-    """Return the tools that may be called, in their order; None for all."""
+    """Return the tools that may be called, in order; None for all."""
     if choice is None or choice.mode in ("none", "one") or not choice.names:
         return None
     allowed = {id(tool) for name in {*choice.names} for tool in names.named(name)}
@@ -258,7 +260,7 @@ def _tool_choice(choice: ToolChoice, allowed: list[Tool] | None, names: ChatTool
     if word is not None:
         return word
     tools = [tool for name in choice.names for tool in names.named(name)]
-    # A missing tool cannot be chosen; that some tool must be called still holds.
+    # A missing tool cannot be chosen, but some tool must still be called.
     return _reference(tools[0], names) if tools else "required"
 
 

@@ -1,10 +1,9 @@
-"""Encoding of turns as messages for an upstream of the chat completions family, and of the names of
-tools in them.
+"""Encoding of turns as messages for an upstream of the chat completions family, and of tool names.
 
-The results of a turn's calls follow it at once, each a message of its own with text alone; media of
-results come in the user's message behind them. A call without a result gets one, and a result
-without a call becomes the user's text: upstreams refuse both. Names of tools have at most 64
-letters, digits, ``_`` and ``-``, and no groups; others are renamed, and mapped back in the answer.
+The results of a turn's calls follow immediately, each as a message with text only; media of results
+go into the user's message after them. A call without a result gets one, and a result without a call
+becomes the user's text, because upstreams refuse both. Tool names have at most 64 letters, digits,
+``_`` and ``-``, and no groups; others are renamed, and mapped back in the answer.
 """
 
 import re
@@ -24,7 +23,7 @@ from adapters.openai import digest_of, fit_name, hashed_name
 
 
 class ChatToolNames:
-    """The tools of a request under the names that are sent."""
+    """The tools of a request under the names sent to the upstream."""
 
     def __init__(self, request: Request, traits: Traits) -> None:
         self.renamed: dict[str, Tool] = {}  # see ``Encoded.names``
@@ -37,19 +36,19 @@ class ChatToolNames:
             self._add(tool)
 
     def of(self, name: str, namespace: str = "") -> str:
-        """Return the name that is sent for a tool, also for one that only the history still has."""
+        """Return the name that is sent for a tool, even if only the history has the tool."""
         return self._sent.get((namespace, name)) or fit_name(_full(name, namespace))
 
     def is_native(self, custom: bool) -> bool:
-        """Return true when a tool is sent as what it is, not as a function with one field."""
+        """Return true if a tool is sent as it is, not as a function with one field."""
         return not custom or self._customs
 
     def named(self, name: str) -> list[Tool]:
-        """Return the tools that a choice means by a name."""
+        """Return the tools that a tool choice means by a name."""
         return self._named.get(name, [])
 
     def free(self, name: str) -> str:
-        """Return a name that no tool has."""
+        """Return a name that no tool uses."""
         used = self._tools_by_name
         return fit_name(f"{name} {len(used)}") if name in used else name
 
@@ -83,7 +82,7 @@ Message = dict[str, Any]
 
 
 def encode_turns(request: Request, traits: Traits, names: ChatToolNames) -> Steps[list[Message]]:
-    """Encode all messages, a step for each turn. Raises UNSUPPORTED with the client's path."""
+    """Encode all messages, with a step for each turn. Raises UNSUPPORTED with the client's path."""
     writer = _Writer(traits, names)
     if request.system:
         writer.add_system(request.system)
@@ -100,7 +99,7 @@ def encode_turns(request: Request, traits: Traits, names: ChatToolNames) -> Step
 
 
 def _following(turns: Sequence[Turn], index: int) -> Turn | None:
-    """Return the next turn of the user or the assistant."""
+    """Return the next turn of the user or the assistant; None if there is none."""
     places = range(index + 1, len(turns))
     return next((turns[at] for at in places if turns[at].role != "system"), None)
 
@@ -110,17 +109,17 @@ class _Writer:
         self.messages: list[Message] = []
         self._traits = traits
         self._names = names
-        self._answered: set[int] = set()  # results that were written behind their calls
+        self._answered: set[int] = set()  # results that were written after their calls
 
     def add_system(self, parts: Iterable[Part]) -> None:
-        """Add a system message, one text."""
+        """Add a system message with one text."""
         texts = [part.text for part in parts if isinstance(part, Text) and part.text]
         if texts:
             role = self._traits.system_role
             self.messages.append({"role": role, "content": "\n\n".join(texts)})
 
     def add_assistant(self, parts: Sequence[Part], following: Turn | None, turn: str) -> None:
-        """Add an assistant message, and the results of its calls from the turn that follows."""
+        """Add an assistant message, and the results of its calls from the following turn."""
         texts = [part.text for part in parts if isinstance(part, Text)]
         refusals = [part.text for part in parts if isinstance(part, Refusal)]
         calls = [part for part in parts if isinstance(part, ToolCall)]
@@ -138,7 +137,7 @@ class _Writer:
         if details:
             message[DETAILS] = details
         thoughts = [part.text for part in parts if isinstance(part, Reasoning) and part.text]
-        # Beside calls such models require the field even without any reasoning.
+        # Together with calls, such models require the field even without any reasoning.
         if self._traits.reasoning_echo and (thoughts or calls):
             message["reasoning_content"] = "\n\n".join(thoughts)
         if self._traits.thinking_parts and thoughts:
@@ -154,7 +153,8 @@ class _Writer:
             self._add_results(calls, ids, following.parts if following else ())
 
     def add_user(self, parts: Sequence[Part]) -> None:
-        """Add a user message with everything but results, and with what results cannot hold."""
+        """Add a user message with everything except results, and the parts that results cannot
+        hold."""
         content: list[Message] = []
         for part in parts:
             if isinstance(part, ToolResult):
@@ -163,7 +163,7 @@ class _Writer:
                 content.append(self._content(part))
         filled = [part for part in content if part.get("text") != ""]
         plain = all(part["type"] == "text" for part in filled)
-        # Many servers accept only a string where there is only text.
+        # For text alone, many servers accept only a string.
         if filled and plain and (len(filled) == 1 or not self._traits.openai_extras):
             text = "\n\n".join(part["text"] for part in filled)
             self.messages.append({"role": "user", "content": text})
@@ -200,7 +200,7 @@ class _Writer:
         return {"id": call_id, "type": "function", "function": function}
 
     def _add_results(self, calls: list[ToolCall], ids: list[str], parts: Sequence[Part]) -> None:
-        results: dict[str, list[ToolResult]] = {}  # by the call's id, the first one last
+        results: dict[str, list[ToolResult]] = {}  # by the call's id, in reverse order
         for part in reversed(parts):
             if isinstance(part, ToolResult) and id(part) not in self._answered:
                 results.setdefault(part.call_id, []).append(part)
@@ -290,14 +290,14 @@ _NINE = re.compile(r"[a-zA-Z0-9]{9}")
 
 
 def _nine(call_id: str) -> str:
-    """Return an id of nine letters and digits, always the same for one."""
+    """Return nine letters and digits for an id, always the same for the same id."""
     return call_id if _NINE.fullmatch(call_id) else digest_of(call_id)[:9]
 
 
 def _ids(calls: list[ToolCall], turn: str) -> list[str]:
-    """Return ids for the calls of a turn, all different; missing ones are derived from the
-    position, so that they are always the same."""
-    ids: dict[str, None] = {}  # in their order
+    """Return distinct ids for the calls of a turn. Missing ones are derived from the position, so
+    that they never change."""
+    ids: dict[str, None] = {}  # in order
     upstream_ids = {call.id for call in calls}
     for index, call in enumerate(calls):
         name = call.id

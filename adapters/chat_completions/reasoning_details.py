@@ -1,8 +1,8 @@
-"""The details of reasoning that OpenRouter, and servers like it, send beside its text: thoughts
-with signatures, encrypted thoughts, each with the format of the model's own vendor.
+"""The details of reasoning that OpenRouter and similar servers send in addition to its text:
+thoughts with signatures and encrypted thoughts, each in the format of the model's own vendor.
 
-The model goes on only with all of them, as they were; so they are the opaque state of a thought. In
-a stream they come in pieces. Source: OpenRouter's documentation of reasoning tokens.
+The model needs all of them back unchanged to continue, so they are the opaque state of a thought.
+In a stream they arrive in chunks. Source: OpenRouter's documentation of reasoning tokens.
 """
 
 from collections.abc import Iterable
@@ -11,9 +11,9 @@ from typing import Any
 from adapters.json.jsonio import dumps, loads_or_none
 
 FIELD = "reasoning_details"
-MAX_DETAILS = 1024  # of one message
+MAX_DETAILS = 1024  # limit in one message
 
-_TEXTS = ("text", "summary")  # fields that come in pieces
+_TEXTS = ("text", "summary")  # fields that arrive in chunks
 
 Details = list[dict[str, Any]]
 
@@ -26,7 +26,7 @@ def read_details(message: dict[str, Any]) -> Details:
 
 
 def add_details(details: Details, more: Iterable[dict[str, Any]]) -> None:
-    """Add details, or pieces of them: one of the same kind and place as the last continues it."""
+    """Add details or chunks of them: one of the same kind and index as the last continues it."""
     for piece in more:
         last = details[-1] if details else {}
         if not _continues(last, piece):
@@ -41,12 +41,12 @@ def add_details(details: Details, more: Iterable[dict[str, Any]]) -> None:
 
 
 def is_late(details: Details) -> bool:
-    """Return true for details of a model that sends the state of a call behind it: Gemini."""
+    """Return true for details of a model that sends a call's state after the call: Gemini."""
     return any(str(detail.get("format")).startswith("google") for detail in details)
 
 
 def seal_details(details: Details) -> str:
-    """Return the details as one text; empty when they cannot be written."""
+    """Return the details as one text; empty if they cannot be written."""
     try:
         return dumps(details).decode("ascii")
     except OverflowError:
@@ -54,7 +54,7 @@ def seal_details(details: Details) -> str:
 
 
 def details_of(opaque: str) -> Details:
-    """Return the details that were sealed; none for any other text."""
+    """Return the sealed details; none for any other text."""
     values = loads_or_none(opaque.encode(errors="replace")) if opaque.startswith("[") else None
     return [value for value in values if isinstance(value, dict)] if values else []
 

@@ -1,12 +1,12 @@
-"""Opaque reasoning on its way through clients of the chat completions family, whose wire has no
-place for it.
+"""Opaque reasoning carried through clients of the chat completions family, whose wire format has no
+field for it.
 
-Each piece is ``OPAQUE/START:END``; blanks divide pieces, so that deltas may be joined. The numbers
-are the characters of ``reasoning_content`` that belong to it; an "s" behind them marks a summary, a
-"t" that text of the answer came before. Programs send back parts of a message: with tool calls they
-copy at least these, so the pieces stand in the ``extra_content`` of the call that follows, in the
-place that Google's endpoint of this family has for its own signatures where they are Google's, else
-under ``gw``; without calls in ``reasoning_opaque`` of the message.
+Each piece is ``OPAQUE/START:END``, and blanks separate pieces, so that deltas can be joined. START
+and END are the piece's characters in ``reasoning_content``. A trailing "s" marks a summary, and "t"
+a piece that follows text of the answer. Clients send back only some fields of a message, but with
+tool calls at least the calls. So pieces are in the ``extra_content`` of the call that follows them:
+Google's pieces in the field that Google's endpoint of this family uses for its own signatures, all
+others under ``gw``. Without calls they are in ``reasoning_opaque`` of the message.
 """
 
 import re
@@ -18,7 +18,7 @@ from adapters.ir.parts import Reasoning
 from adapters.json.jsonio import Spans, decode_element, dumps, replace
 
 FIELD = "reasoning_opaque"
-BETWEEN = "\n\n"  # two reasoning parts in reasoning_content
+BETWEEN = "\n\n"  # between two reasoning parts in reasoning_content
 
 _GOOGLES = f"{PREFIX}generate_content."
 _OF_MESSAGES = f"{PREFIX}messages."
@@ -26,14 +26,15 @@ _PLACE = re.compile(r"([0-9]{1,9}):([0-9]{1,9})(s?)(t?)")
 
 
 def piece(opaque: str, place: tuple[int, int], *, summary: bool, late: bool) -> str:
-    """Return a piece of opaque state whose text is that slice of ``reasoning_content``; ``late``:
-    text of the answer came before it."""
+    """Return a piece of opaque state. ``place``: its text's slice of ``reasoning_content``;
+    ``late``: it follows text of the answer."""
     flags = ("s" if summary else "") + ("t" if late else "")
     return f"{opaque}/{place[0]}:{place[1]}{flags}"
 
 
 def extra_content(pieces: list[str]) -> dict[str, Any]:
-    """Return the ``extra_content`` of the tool call behind these pieces; there is at least one."""
+    """Return the ``extra_content`` of the tool call after these pieces, of which there is at least
+    one."""
     joined = " ".join(pieces)
     if joined.startswith(_GOOGLES):
         return {"google": {"thought_signature": joined}}
@@ -51,16 +52,16 @@ def pieces_of_call(call: dict[str, Any]) -> str:
 
 
 class ReasoningPieces:
-    """The reasoning of one message of a client's history, none of it twice."""
+    """The reasoning of one message in a client's history, each part once."""
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self._left_chars = len(text)  # the gateway writes no overlapping places
+        self._left_chars = len(text)  # bounds overlapping slices, which the gateway never writes
         self._seen: set[str] = set()
 
     def read(self, carried: object, *, late: bool | None = None) -> list[Reasoning]:
-        """Return the parts of these pieces that were not read before; only those that are ``late``,
-        or are not, unless it is None."""
+        """Return the parts of these pieces that were not read before. ``late``: only those with
+        this flag, or all if None."""
         parts: list[Reasoning] = []
         for word in carried.split() if isinstance(carried, str) else ():
             opaque, _, tail = word.rpartition("/")
@@ -85,7 +86,7 @@ class ReasoningPieces:
 
 
 def join_texts(parts: Iterable[Reasoning]) -> tuple[str, list[tuple[int, int]]]:
-    """Return the ``reasoning_content`` of reasoning parts, and the place of each part in it."""
+    """Return the ``reasoning_content`` of reasoning parts, and each part's place in it."""
     text, places = "", []
     for part in parts:
         if text and part.text:
@@ -96,7 +97,7 @@ def join_texts(parts: Iterable[Reasoning]) -> tuple[str, list[tuple[int, int]]]:
 
 
 def without_foreign(spans: Spans, upstream_model: str) -> bytes:
-    """Return a client's body without the state that translated answers left in its messages; other
+    """Return a client's body without the state that translated answers left in its messages. Other
     messages keep their bytes (see ``family.codec.ClientCodec``)."""
     span = spans.get("messages")
     if span is None:
@@ -113,21 +114,21 @@ def without_foreign(spans: Spans, upstream_model: str) -> bytes:
 
 
 def _clean(message: dict[str, Any]) -> bool:
-    """Remove the gateway's state from a message; return true if there was any."""
+    """Remove the gateway's state from a message. Return true if there was any."""
     state = message.pop(FIELD, None)
     removed = [state] if state is not None else []
     calls = message.get("tool_calls")
     for call in calls if isinstance(calls, list) else ():
         if isinstance(call, dict):
             removed += _clean_call(call)
-    # Strict vendors refuse the field, too. Vendors that also speak messages require it.
+    # Strict vendors also refuse the field, but vendors that also speak messages require it.
     if any(not str(state).startswith(_OF_MESSAGES) for state in removed):
         message.pop("reasoning_content", None)
     return bool(removed)
 
 
 def _clean_call(call: dict[str, Any]) -> list[Any]:
-    """Remove the gateway's state from a call, and return it."""
+    """Remove the gateway's state from a call and return it."""
     extra = call.get("extra_content")
     if not isinstance(extra, dict):
         return []

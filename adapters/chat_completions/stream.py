@@ -1,7 +1,7 @@
 """The tap of streams of the chat completions family.
 
 It reads leniently what vendors send (comments, no [DONE], usage in many places, null deltas) and
-changes the model's name alone; an event of nothing but usage, if not requested, is left out.
+changes only the model's name. An event with nothing but usage is left out unless requested.
 """
 
 from typing import Any
@@ -33,7 +33,7 @@ class _Delta(Struct, gc=False):
     content: str | None = None
     reasoning_content: str | None = None
     tool_calls: list[_Call] | None = None
-    # Rare: an event with one of them is decoded in full.
+    # Rare: an event with one of these fields is decoded in full.
     reasoning: Any = None
     refusal: Any = None
     function_call: Any = None
@@ -81,13 +81,13 @@ class ChatTap(TemplateTap):
         super().__init__(public, upstream_model)
         self._drop_usage = drop_usage
         self._call_ids: StreamedCallIds | None = None
-        self._calls_begin = False  # in the event that is read, or go on
-        self._old_head = b""  # of the last renamed event: everything up to the model's value
+        self._calls_begin = False  # calls start or continue in the current event
+        self._old_head = b""  # of the last renamed event: everything through the model's value
         self._new_head = b""
         self._settled = False  # the first event with choices, and so the id, was read in full
         self._last_choice = 0
         self._finished_choices: set[int] = set()
-        self._tier: object = None  # of the last event that has one
+        self._tier: object = None  # of the last event that had a tier
         self.usage: Usage | None = None
         self.reported: object | None = None
 
@@ -97,12 +97,12 @@ class ChatTap(TemplateTap):
 
     @property
     def whole(self) -> bool:
-        """True when [DONE], which may be missing, or the finish of every choice was seen."""
+        """True if [DONE], which may be missing, or the finish of every choice was seen."""
         return self.fault is None and (self.ended or self.finished)
 
     def feed(self, event: bytes) -> bytes | None:
-        """Read one event; return the bytes to send of it."""
-        # Nearly all events are one line with a plain delta. Any other is decoded in full.
+        """Read one event; return the bytes to send for it."""
+        # Nearly all events are one line with a plain delta. Others are decoded in full.
         if not (
             self._settled
             and event.startswith(_PREFIX)
@@ -113,7 +113,7 @@ class ChatTap(TemplateTap):
         return self._renamed(event) if self._renaming else event
 
     def feed_repeat(self, chunk: bytes) -> bytes | None:
-        """Read an event like the last but for its text, as nearly all are."""
+        """Read an event that differs from the last only in its text, as nearly all do."""
         chars = self._template.text_length(chunk)
         if chars < 0:
             return None
@@ -121,11 +121,11 @@ class ChatTap(TemplateTap):
         return self._renamed(chunk) if self._renaming else chunk
 
     def encode_fault(self, fault: Fault, request_id: str) -> bytes:
-        """Encode the last event of a stream that failed."""
+        """Encode the last event of a failed stream."""
         return encode_stream_fault(fault)
 
     def _read_delta(self, event: bytes) -> bool:
-        """Count the text of a plain delta; False when the event is anything else."""
+        """Count the text of a plain delta. Return False if the event is anything else."""
         try:
             chunk = _decode(event[6:])
         except DECODE_ERRORS:
@@ -153,7 +153,7 @@ class ChatTap(TemplateTap):
         for call in delta.tool_calls or ():
             if call.function is not None and call.function.arguments:
                 self._weight += output_weight(call.function.arguments)
-        # Of a stream that has said nothing yet everything is looked at.
+        # Until the stream has content, every event is decoded in full.
         return bool(self._weight) or self.has_content
 
     def _read_event(self, name: str | None, chunk: dict[str, Any], event: bytes) -> bytes | None:
@@ -168,13 +168,13 @@ class ChatTap(TemplateTap):
         return self._renamed(event) if self._renaming else event
 
     def _read(self, chunk: dict[str, Any]) -> None:
-        # The event of the prompt's filter results, which some send before all others, has id "".
+        # Some vendors first send an event with the prompt's filter results, whose id is "".
         if not self.upstream_id and isinstance(chunk.get("id"), str):
             self.upstream_id = chunk["id"] or None
         tier = chunk.get("service_tier")
         if tier is not None and tier != self._tier:
             self._tier = tier
-            self._template = EventTemplate()  # events of the tier before are not like these
+            self._template = EventTemplate()  # events with the old tier differ from these
         usage = chunk.get("usage")
         choices = chunk.get("choices")
         self._settled = self._settled or bool(choices)
@@ -207,14 +207,15 @@ class ChatTap(TemplateTap):
         self.finished = len(self._finished_choices) > self._last_choice
 
     def _with_call_ids(self, chunk: dict[str, Any]) -> bytes | None:
-        """Return the event with an id for each call that begins without one; None: none does."""
+        """Return the event with an id for each call that starts without one; None if there is
+        none."""
         self._calls_begin = False
         if self._call_ids is None:
             self._call_ids = StreamedCallIds()
         return self._call_ids.complete(chunk)
 
     def _read_usage(self, usage: object) -> None:
-        # Cumulative where it is repeated: the last readable one counts, once.
+        # Repeated usage is cumulative: only the last readable one counts.
         counts = read_usage(usage)
         if counts is not None:
             self.usage = counts
@@ -229,8 +230,8 @@ class ChatTap(TemplateTap):
     def _renamed(self, event: bytes) -> bytes | None:
         """Return the event with the model's public name; every other byte stays."""
         old = self._old_head
-        # The same bytes up to and with the value mean the same place, unless a second "model"
-        # follows (in strings its quotes are escaped): with such a key the event is walked again.
+        # The same bytes through the value mean the same place, unless a second "model" follows
+        # (inside strings its quotes are escaped). With such a key the event is parsed again.
         if old and event.startswith(old) and event.find(b'"model"', len(old)) < 0:
             return self._new_head + event[len(old) :]
         try:
@@ -245,15 +246,15 @@ class ChatTap(TemplateTap):
 
 
 def _lacks_id(call: _Call) -> bool:
-    """Return true for the beginning of a call that has no id."""
+    """Return true for the start of a call without an id."""
     return not call.id and call.function is not None and bool(call.function.name)
 
 
 def _is_error(chunk: dict[str, Any], name: str | None) -> bool:
-    """Return true when an event says in the family's way that the upstream failed."""
+    """Return true if an event reports, in the family's form, that the upstream failed."""
     return bool(chunk.get("error")) or name == "error"
 
 
 def _is_other_error(chunk: dict[str, Any]) -> bool:
-    """Return true when a first event is an error of some other shape."""
+    """Return true if a first event is an error of another shape."""
     return "choices" not in chunk and not _ERROR_WORDS.isdisjoint(chunk)

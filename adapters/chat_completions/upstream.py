@@ -41,7 +41,7 @@ _WITH_USAGE = b'"stream_options":{"include_usage":true}'
 def edit_request(
     spans: Spans, read: Peek, operation: Operation, upstream_model: str, vendor: Vendor
 ) -> bytes:
-    """Return the body for the upstream; the same object when nothing has to change."""
+    """Return the body for the upstream; the same object if nothing changes."""
     edits: dict[Span, bytes] = {}
     model = spans.get("model")
     if model is not None and read.model != upstream_model:
@@ -57,7 +57,7 @@ def edit_request(
 
 
 class _Answer(Struct):
-    """The fields that are read of a whole answer."""
+    """The fields of a whole answer that are read."""
 
     id: Any = None
     error: Any = None
@@ -81,7 +81,7 @@ def _fields(body: bytes) -> Reply | None:
     if not reply.choices:
         return None
     usage, served = read_usage(reply.usage), served_of(reply.service_tier)
-    # With a usage nobody looks at them.
+    # Not needed if there is usage.
     items = _decode_choices(body).choices if usage is None or usage == NO_USAGE else []
     lacks = any(map(lacks_call_id, reply.choices))
     return Reply(reply.id, reply.usage, items, usage, served, lacks_ids=lacks)
@@ -131,7 +131,7 @@ def _arguments(function: object) -> Iterator[str]:
 
 
 def _strings(value: object) -> Iterator[str]:
-    """Yield the text of a string, of a list of parts, or of an object where a string should be."""
+    """Yield the text of a string, of a list of parts, or of an object in place of a string."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, list):
@@ -140,14 +140,14 @@ def _strings(value: object) -> Iterator[str]:
     elif isinstance(value, dict):
         try:
             yield dumps(value).decode("ascii")
-        except OverflowError:  # an infinity or a depth that cannot be written
+        except OverflowError:  # an infinity, or nested too deeply to be written
             return
 
 
 def read_usage(usage: object) -> Usage | None:
-    """Return the counts of a usage object; None when prompt or completion cannot be read.
+    """Return the counts of a usage object; None if prompt or completion is unreadable.
 
-    Details that are missing or implausible count as 0, and a part is never larger than its whole.
+    Missing or implausible details count as 0, and a part is never larger than its whole.
     """
     if not isinstance(usage, dict):
         return None
@@ -162,7 +162,7 @@ def read_usage(usage: object) -> Usage | None:
     cached = token_count(inputs.get("cached_tokens"))
     reasoning = token_count(outputs.get("reasoning_tokens")) or 0
     if reasoning and usage.get("total_tokens") == prompt + completion + reasoning:
-        # xAI counts reasoning beside the completion, and its total says so
+        # xAI counts reasoning separately from the completion, and its total shows it.
         completion = min(completion + reasoning, MAX_TOKENS)
     tokens = Tokens(
         prompt,
@@ -173,7 +173,7 @@ def read_usage(usage: object) -> Usage | None:
         input_kinds=NO_KINDS if inputs.keys().isdisjoint(KIND_FIELDS) else kinds_of(inputs),
         output_kinds=NO_KINDS if outputs.keys().isdisjoint(KIND_FIELDS) else kinds_of(outputs),
     )
-    if usage.keys().isdisjoint(_SELDOM):  # as of most vendors
+    if usage.keys().isdisjoint(_SELDOM):  # most vendors
         return tokens.usage()
     return tokens.usage(_uses(usage), extras_of(usage))
 
@@ -183,7 +183,7 @@ _SELDOM = ("num_search_queries", "num_sources_used", *COST_FIELDS)
 
 
 def _uses(usage: dict[str, Any]) -> Mapping[str, int]:
-    """Return the web searches of Perplexity, and the sources that xAI bills."""
+    """Return Perplexity's web searches, or the sources that xAI bills."""
     searches = token_count(usage.get("num_search_queries"))
     if searches is None:
         searches = token_count(usage.get("num_sources_used"))
@@ -191,7 +191,7 @@ def _uses(usage: dict[str, Any]) -> Mapping[str, int]:
 
 
 def _cached_elsewhere(usage: dict[str, Any]) -> int:
-    """Return the cached tokens where Moonshot and DeepSeek have them: beside the prompt's."""
+    """Return the cached tokens where Moonshot and DeepSeek report them: next to the prompt's."""
     cached = token_count(usage.get("cached_tokens"))
     if cached is None:
         cached = token_count(usage.get("prompt_cache_hit_tokens"))
@@ -225,7 +225,7 @@ _decode_spoken = decoder(_SpokenAnswer)
 
 
 def issued_ids(body: bytes, stored: bool) -> list[str]:
-    """Return the ids that a whole answer hands out: of recorded speech."""
+    """Return the ids that a whole answer hands out: those of recorded speech."""
     if _SPOKEN not in body:
         return []
     try:
