@@ -1,4 +1,4 @@
-"""The responses family: ``POST /v1/responses``, counts, compaction, stored responses; translation.
+"""The responses family: ``POST /v1/responses``, counts, compaction, stored responses, translation.
 
 Source: the types and behaviour of the official OpenAI SDKs and of Codex. Imported by the registry.
 """
@@ -44,7 +44,7 @@ FAMILY = Family(
         request_headers=openai_lines,
         edit_request=edit_request,
         read_answer=read_answer,
-        # The public name that a stored response had is unknown: its model stays.
+        # The public name of a stored response's model is unknown, so the upstream's name stays.
         stream_tap=lambda public, model, drop_usage, operation: ResponsesTap(
             model if operation.stored else public, model
         ),

@@ -1,8 +1,8 @@
-"""The client side of the responses family: its endpoints, the few fields that are read of a
-request, and errors.
+"""The client side of the responses family: its endpoints, the few request fields that are read, and
+errors.
 
-Items, tools and fields that are not read here are the vendor's to judge. Bodies of errors are those
-of chat completions but for one code; a stream that failed ends with two events, since some clients
+Items, tools and fields that are not read here are left to the vendor. Error bodies are those of
+chat completions except for one code. A failed stream ends with two events, because some clients
 read the first and some the second.
 """
 
@@ -35,14 +35,14 @@ OPERATIONS: dict[str, Operation] = {
 }
 
 
-# Fields that may stand in place of ``input``: the vendor has the text already.
+# Fields that may replace ``input``: the vendor already has the text.
 _INSTEAD_OF_INPUT = ("prompt", "previous_response_id", "conversation")
 _STORED = ("store", "previous_response_id", "conversation")
 _ASKING = frozenset({"tools", "service_tier", "background", *_STORED})
 
 
 def peek(spans: Spans, operation: Operation, target: str | None = None) -> Peek:
-    """Read the few fields of a request; only the one for a response knows streams and bounds.
+    """Read the few fields of a request; only requests for a response have streams and bounds.
     Raises Fault MODEL_MISSING, INVALID_FIELD, FIELD_MISSING with the field's name."""
     model, stream, bound, stored, unasked = model_name(spans), False, None, False, False
     _check_input(spans)
@@ -50,14 +50,14 @@ def peek(spans: Spans, operation: Operation, target: str | None = None) -> Peek:
         stream = flag(spans, "stream")
         bound = count(spans, "max_output_tokens") or None
         store = spans.raw("store")
-        stored, unasked = store != b"false", store in (None, b"null")  # vendors do by default
+        stored, unasked = store != b"false", store in (None, b"null")  # by default, vendors store
     nothing = operation.job == "count" or _ASKING.isdisjoint(spans.places)
     return Peek(
         model=model,
         stream=stream,
         max_output_tokens=bound,
         choices=1,
-        include_usage=True,  # streams of the family always show it
+        include_usage=True,  # streams of the family always show usage
         stored=stored,
         asks=NOTHING_ASKED if nothing else _asks(spans, operation),
         stored_by_default=unasked,
@@ -77,7 +77,7 @@ def _asks(spans: Spans, operation: Operation) -> Asks:
 
 
 def conversation(spans: Spans) -> bytes:
-    """Return what names the conversation; ``previous_response_id`` differs in each turn."""
+    """Return the identity of the conversation; ``previous_response_id`` differs in each turn."""
     name = explicit_name(
         text_field(spans, "conversation")
         or object_field(spans, "conversation", "id")
@@ -87,8 +87,8 @@ def conversation(spans: Spans) -> bytes:
 
 
 def _check_input(spans: Spans) -> None:
-    """Raise FIELD_MISSING when there is nothing to answer, INVALID_FIELD when ``input`` is neither
-    string nor array. Its items are not read."""
+    """Check that there is something to answer. Raises FIELD_MISSING if there is nothing,
+    INVALID_FIELD if ``input`` is neither string nor array. Its items are not read."""
     if _is_given(spans, "input"):
         place = spans.places["input"]
         if not spans.body.startswith((b'"', b"["), place.start):
@@ -104,8 +104,8 @@ def _is_given(spans: Spans, name: str) -> bool:
 
 _IN_INPUT = FieldMarks("id", "file_id", "tools")
 _IN_TOOLS = FieldMarks("vector_store_ids", "container", "environment", "file_id")
-_OF_CLIENT = ("function", "custom", "namespace")  # a tuple: any JSON may be looked for
-_PLAIN_FIELDS = frozenset({"type", "id", "status", "role"})  # of an item without content
+_OF_CLIENT = ("function", "custom", "namespace")  # a tuple: any JSON is compared with it
+_PLAIN_FIELDS = frozenset({"type", "id", "status", "role"})  # fields of an item without content
 
 
 def _read_ids(refs: StoredRefs) -> Steps[None]:
@@ -137,7 +137,7 @@ def _read_conversation(value: object, refs: StoredRefs) -> None:
 
 def _read_item(value: object, start: str, refs: StoredRefs) -> None:
     for path, item in objects(value, start):
-        # The vendor fills in the content of an item with nothing but its id.
+        # The vendor fills in the content of an item that has only its id.
         kind = item.get("type")
         bare = not any(item[name] for name in item.keys() - _PLAIN_FIELDS)
         reference = kind == "item_reference" or (bare and kind != COMPACTION_TRIGGER)
@@ -149,7 +149,7 @@ def _read_item(value: object, start: str, refs: StoredRefs) -> None:
 
 
 def _read_tools(value: object, start: str, refs: StoredRefs) -> None:
-    """Read tools that the vendor runs; those of the client have nothing but schemas."""
+    """Read tools that the vendor runs; client tools have nothing but schemas."""
     for path, tool in objects(value, start):
         if tool.get("type") in _OF_CLIENT:
             continue
@@ -189,11 +189,11 @@ def _read_additions(refs: StoredRefs) -> Steps[None]:
 INLINE_TOOLS = StoredFields(frozenset(), (("input", _ADDITIONS),), _read_additions)
 
 
-# Codex retries five times for this code, and twenty-five times for any other with status 503.
+# Codex retries five times for this code, but twenty-five times for any other with status 503.
 _OVERLOADED = "server_is_overloaded"
 _OVERLOADED_CONDITIONS = frozenset({Condition.NO_CHANNEL, Condition.UPSTREAM_OVERLOADED})
 
-# response.error.code by the type of the error: clients retry or do not by it.
+# Error type -> response.error.code, by which clients decide whether to retry.
 _RESPONSE_CODES = {
     INVALID_REQUEST: "invalid_prompt",
     PERMISSION: "invalid_prompt",
@@ -204,19 +204,19 @@ _RESPONSE_CODES = {
 
 
 def encode_fault(fault: Fault, request_id: str) -> Envelope:
-    """Encode the answer to a call that is refused or failed; its id travels in headers only."""
+    """Encode the answer to a refused or failed call. Its id is only in the headers."""
     return envelope(fault, _error_of(fault))
 
 
 def encode_stream_fault(fault: Fault, response: dict[str, Any], number: int) -> bytes:
-    """Encode the last events of a stream that failed: ``error`` and ``response.failed``.
+    """Encode the last events of a failed stream: ``error`` and ``response.failed``.
 
-    ``response`` is the response object as the client knows it, ``number`` the sequence number of
-    the first of the two. Raises OverflowError when ``response`` holds what JSON cannot express.
+    ``response``: the response object as the client knows it; ``number``: sequence number of the
+    first event. Raises OverflowError if ``response`` has values that JSON cannot express.
     """
     error = _error_of(fault)
     kind = error.pop("type")
-    # Flat, as in the types, and nested, for which the SDKs raise an exception.
+    # Flat, as in the types, and also nested, which makes the SDKs raise an exception.
     event = {"type": "error", "sequence_number": number, **error, "error": {"type": kind, **error}}
     failed = {
         **response,
@@ -245,8 +245,8 @@ def _response_code(fault: Fault, kind: str | None) -> str:
 
 
 def keep_alive(started: bool, number: int | None = None) -> bytes:
-    """Return a comment, or, given the number of the last event, an event of the kind that OpenAI
-    sends: readers such as Codex count the time since the last event, and comments are none."""
+    """Return a comment, or, given the last event's number, an event of the kind that OpenAI sends.
+    Readers such as Codex measure the time since the last event, which comments do not reset."""
     if not started or number is None:
         return COMMENT
     return b'event: keepalive\ndata: {"type":"keepalive","sequence_number":%d}\n\n' % number

@@ -1,8 +1,7 @@
 """The list of models that Codex reads: `GET /v1/models?client_version=…`.
 
-Source: the requests and the built-in catalog of Codex 0.169. It takes the list in place of that
-catalog, for models of all names, and a list that lacks one field or has an unknown effort not at
-all.
+Source: the requests and the built-in catalog of Codex 0.169. Codex uses the list in place of that
+catalog for models of any name, and rejects a list that lacks a field or has an unknown effort.
 """
 
 from collections.abc import Sequence
@@ -12,7 +11,7 @@ from adapters.json.jsonio import dumps
 
 QUERY_FIELD = "client_version"
 
-_FIRST_WITH_MAX = (0, 144)  # versions of Codex: older ones know no effort "max"
+_FIRST_WITH_MAX = (0, 144)  # version of Codex; older ones do not know the effort "max"
 _LEVELS = {
     "minimal": "Almost no reasoning, for simple and fast answers",
     "low": "Little reasoning, fast answers",
@@ -21,7 +20,7 @@ _LEVELS = {
     "xhigh": "Very much reasoning, for the hardest problems",
     "max": "As much reasoning as the model can",
 }
-# The instructions of the agent: Codex has none of its own for a model of a list.
+# The agent's instructions: Codex has none of its own for models from a list.
 _INSTRUCTIONS = """\
 You are a coding agent in Codex, a program in the user's terminal that gives you tools. You and the
 user share one working folder.

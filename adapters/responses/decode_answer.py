@@ -1,8 +1,8 @@
-"""Decoding of answers of upstreams of the responses family, whole ones and streams.
+"""Decoding of upstream answers of the responses family, both whole and streamed.
 
-Vendors differ in what they leave out of a stream: deltas, the events that end something, or all but
-the whole items, or even these until the last event. Everything is taken from the first event that
-has it, and once. Of a text only whether some of it came is remembered.
+Vendors leave out different parts of a stream: deltas, ending events, everything except whole items,
+or even these until the last event. Each part is taken once, from the first event that has it. Of a
+text, the decoder only remembers whether any of it came.
 """
 
 from collections.abc import Iterable, Iterator
@@ -64,7 +64,7 @@ _REASONS: dict[str, Finish] = {"max_output_tokens": "length", "content_filter": 
 
 
 def parts_of(item: dict[str, Any]) -> Iterable[Part]:
-    """Decode the parts that an item stands for; none for items that no other family has."""
+    """Decode the parts that an item contains; none for items that no other family has."""
     kind = text_field(item, "type")
     if kind == "message":
         return message_parts(item)
@@ -77,7 +77,7 @@ def parts_of(item: dict[str, Any]) -> Iterable[Part]:
 
 
 def message_parts(item: dict[str, Any]) -> Iterator[Part]:
-    """Decode texts and refusals of a message that are not empty."""
+    """Decode the non-empty texts and refusals of a message."""
     for part in dicts(item.get("content")):
         refusal, text = part.get("refusal"), part.get("text")
         if part.get("type") == "refusal" and isinstance(refusal, str) and refusal:
@@ -93,7 +93,7 @@ def read_citations(part: dict[str, Any]) -> tuple[Citation, ...]:
 
 
 def read_call(item: dict[str, Any]) -> ToolCall:
-    """Decode a call; the item's own id stands for a missing one."""
+    """Decode a call. If its call id is missing, the item's own id replaces it."""
     kind = str(item.get("type"))
     value = item.get(CALLS[kind])
     arguments = value if isinstance(value, str) else "" if value is None else _as_text(value)
@@ -107,14 +107,14 @@ def read_call(item: dict[str, Any]) -> ToolCall:
 
 
 def read_reasoning(item: dict[str, Any]) -> Reasoning:
-    """Decode reasoning: its summary, else its full text."""
+    """Decode reasoning: its summary, or otherwise its full text."""
     summary = "\n\n".join(filter(None, read_texts(item.get("summary"))))
     text = summary or "\n\n".join(filter(None, read_texts(item.get("content"))))
     return Reasoning(text, summary=bool(summary), opaque=seal(item))
 
 
 def read_logprobs(entries: object) -> tuple[Logprob, ...]:
-    """Decode tokens with their probabilities, those that can be read."""
+    """Decode the readable tokens with their probabilities."""
     tokens = []
     for entry in dicts(entries)[:MAX_LOGPROBS]:
         token = _logprob(entry)
@@ -125,7 +125,7 @@ def read_logprobs(entries: object) -> tuple[Logprob, ...]:
 
 
 def read_finish(response: dict[str, Any]) -> tuple[Finish, str]:
-    """Decode the reason for which a response ended; return the vendor's word for it, too."""
+    """Decode the reason why a response ended. Also return the vendor's word for it."""
     if response.get("status") != "incomplete":
         return "stop", ""
     details = response.get("incomplete_details")
@@ -143,7 +143,7 @@ def _logprob(entry: dict[str, Any]) -> Logprob | None:
     token, logprob = entry.get("token"), entry.get("logprob")
     if not isinstance(token, str) or isinstance(logprob, bool):
         return None
-    # Infinities and NaN, which some vendors send, cannot be written as JSON.
+    # Some vendors send infinities and NaN, which cannot be written as JSON.
     if not isinstance(logprob, int | float) or not -1e9 < logprob <= 1e9:
         return None
     return Logprob(token, float(logprob))
@@ -157,7 +157,7 @@ def _as_text(value: object) -> str:
 
 
 def read_citation(annotation: object) -> Citation | None:
-    """Decode the source on the web that an annotation names; None for any other annotation."""
+    """Decode the web source that an annotation names; None for any other annotation."""
     if not isinstance(annotation, dict) or annotation.get("type") != "url_citation":
         return None
     if not (url := text_field(annotation, "url")):
@@ -171,7 +171,7 @@ def read_citation(annotation: object) -> Citation | None:
     )
 
 
-# Texts in streams: the form, the field with the part of the item, and the field of the whole text.
+# Texts in streams: the form, the field with the part's index, and the field with the whole text.
 _TEXTS = {
     "output_text": ("text", "content_index", "text"),
     "refusal": ("refusal", "content_index", "refusal"),
@@ -180,7 +180,7 @@ _TEXTS = {
     "function_call_arguments": ("call", "", "arguments"),
     "custom_tool_call_input": ("call", "", "input"),
 }
-# Events with a piece of such a text, and those with all of it.
+# Events with a chunk of such a text, and events with all of it.
 _DELTAS = {f"response.{name}.delta": (form, part) for name, (form, part, _) in _TEXTS.items()}
 _WHOLE = {
     f"response.{name}.done": (f"response.{name}.delta", field)
@@ -199,10 +199,10 @@ class _Item:
     """The state of one output item."""
 
     name: str = ""  # its id
-    slots: dict[_Place, int] = field(default_factory=dict)  # that are open
-    seen: set[_Place] = field(default_factory=set)  # of which text came, or a source
-    form: str = ""  # of reasoning: the one of its two forms that is read
-    last: int = 0  # of reasoning: the part that came last
+    slots: dict[_Place, int] = field(default_factory=dict)  # open slots
+    seen: set[_Place] = field(default_factory=set)  # places with text, or a source, so far
+    form: str = ""  # of reasoning: which of its two forms is read
+    last: int = 0  # of reasoning: index of the last part
     done: bool = False
 
 
@@ -213,11 +213,11 @@ class ResponsesDecoder(StreamDecoder):
         super().__init__()
         self._by_index: dict[int, _Item] = {}
         self._by_name: dict[str, _Item] = {}
-        self._nameless = _Item()  # of a vendor that sends neither index nor id
+        self._nameless = _Item()  # for a vendor that sends neither index nor id
         self._finished = False
 
     def read(self, name: str | None, data: dict[str, Any]) -> list[Event]:
-        """See ``StreamDecoder``; nothing is read behind the last event, which the tap may miss."""
+        """See ``StreamDecoder``. Nothing is read after the last event, which the tap may miss."""
         if self._finished:
             return []
         kind = data.get("type")
@@ -260,7 +260,7 @@ class ResponsesDecoder(StreamDecoder):
         return [*events, Delta(slot, text, read_logprobs(logprobs) if logprobs else ())]
 
     def _arguments(self, item: _Item, text: str) -> list[Event]:
-        """Decode arguments of a call; without its name they wait for the whole item."""
+        """Decode arguments of a call. Before its name is known, they wait for the whole item."""
         slot = item.slots.get(("call", 0))
         if slot is None:
             return []
@@ -268,8 +268,8 @@ class ResponsesDecoder(StreamDecoder):
         return [Delta(slot, text)]
 
     def _thought(self, item: _Item, form: str, number: int, text: str) -> list[Event]:
-        """Decode reasoning, which has two forms, a summary and the full text: the first that comes
-        is read. Its parts become paragraphs."""
+        """Decode reasoning, which has two forms, a summary and the full text. The form that comes
+        first is read. Its parts become paragraphs."""
         if item.form not in ("", form):
             return []
         item.form = form
@@ -283,14 +283,14 @@ class ResponsesDecoder(StreamDecoder):
     def _whole_text(
         self, item: _Item, kind: str, data: dict[str, Any], text: object
     ) -> list[Event]:
-        """Decode a text as a whole, of which nothing may have come yet."""
+        """Decode a whole text if none of it came before."""
         form, field = _DELTAS[kind]
         if not isinstance(text, str) or (form, _index(data, field)) in item.seen:
             return []
         return self._delta(item, kind, data, text)
 
     def _added(self, data: dict[str, Any]) -> list[Event]:
-        """Open a call as soon as it has a name."""
+        """Open a call once it has a name."""
         shell, item = data.get("item"), self._item(data)
         if not isinstance(shell, dict) or text_field(shell, "type") not in CALLS or item.done:
             return []
@@ -334,7 +334,7 @@ class ResponsesDecoder(StreamDecoder):
         return events
 
     def _item_done(self, item: _Item, whole: dict[str, Any]) -> list[Event]:
-        """Decode the item as a whole: everything that did not come before, and its end."""
+        """Decode a whole item: everything that did not come before, and its end."""
         if item.done:
             return []
         events: list[Event] = []
@@ -383,14 +383,14 @@ class ResponsesDecoder(StreamDecoder):
         return [*events, Finished(finish, detail=detail)]
 
     def _missing(self, index: int, name: str) -> _Item | None:
-        """Return the item of the last event, unless it came before as a whole."""
+        """Return the item for one in the last event; None if it already came as a whole."""
         item = self._by_name.get(name) if name else None
         if item is None:
             item = self._by_index.get(index)
             if item is not None and item.name and name:
-                return None  # another item has this place
+                return None  # another item has this index
         if item is None:
-            # A vendor without indexes and ids: everything that came may be of this item.
+            # A vendor without indexes and ids: everything so far may belong to this item.
             if self._nameless.seen or self._nameless.slots or self._nameless.done:
                 return None
             if self._by_name and not self._by_index:
@@ -399,7 +399,7 @@ class ResponsesDecoder(StreamDecoder):
         return None if item.done else item
 
     def _item(self, data: dict[str, Any]) -> _Item:
-        """Return the item of an event: the one at its place, or with its id."""
+        """Return the item of an event, by index or id."""
         index, whole = data.get("output_index"), data.get("item")
         name = text_field(data, "item_id") or (
             text_field(whole, "id") if isinstance(whole, dict) else ""
@@ -420,7 +420,7 @@ class ResponsesDecoder(StreamDecoder):
     def _slot(
         self, item: _Item, place: _Place, kind: SlotKind, **fields: Any
     ) -> tuple[list[Event], int]:
-        """Return the slot of a place, and the event that opens it if it is not open."""
+        """Return the slot of a place, and the event that opens it if it is not open yet."""
         slot = item.slots.get(place)
         if slot is not None:
             return [], slot

@@ -25,7 +25,7 @@ from adapters.json.jsonio import Spans, elements, loads
 from adapters.json.structure import Steps
 from adapters.responses.decode_turns import TurnBuilder
 
-_OF_OWN_NAME: tuple[Feature, ...] = (  # fields that ask for the feature of their name
+_OF_OWN_NAME: tuple[Feature, ...] = (  # fields named like the feature that they ask for
     *("context_management", "include", "metadata", "moderation", "reasoning", "temperature"),
     *("top_p", "truncation"),
 )
@@ -59,7 +59,7 @@ Tier = Literal["", "auto", "default", "flex", "priority"]
 _TIERS: dict[str, Tier] = {tier: tier for tier in ("auto", "default", "flex", "priority")}
 _UNREAD = frozenset({"context", "mode"})  # of ``reasoning``
 _NOTHING = (b"null", b"{}", b"[]", b'""', b"false")
-# Fields that are decoded, each with its asks, or that have no influence on the answer.
+# Fields that are decoded, each with its own asks, or that do not affect the answer.
 _READ_FIELDS = frozenset(
     {
         *("model", "input", "instructions", "stream", "stream_options", "max_output_tokens"),
@@ -71,7 +71,7 @@ _READ_FIELDS = frozenset(
 
 
 def decode_request(spans: Spans, stream: bool, target: str | None) -> Steps[Request]:
-    """Decode the request (see ``family.codec.ClientCodec``), a yield after each item."""
+    """Decode the request (see ``family.codec.ClientCodec``), with a yield after each item."""
     conversation = TurnBuilder()
     if instructions := _instructions(spans):
         conversation.system.append(Text(instructions))
@@ -92,7 +92,7 @@ def decode_request(spans: Spans, stream: bool, target: str | None) -> Steps[Requ
 
 
 def _with_added(tools: tuple[Tool, ...], conversation: TurnBuilder) -> tuple[Tool, ...]:
-    """Return the tools with those that items add, which replace others of their names."""
+    """Return the tools together with those added by items, which replace tools of the same name."""
     merged = {(tool.kind == "hosted", tool.namespace, tool.name): tool for tool in tools}
     for added, path in conversation.added_tools:
         for tool in decode_tools(added, conversation.asks, path):
@@ -130,13 +130,13 @@ def _request(
         cache_key=_name(spans, "prompt_cache_key", "cache_key", asks),
         compacts=conversation.compacts,
         tool_search=any(tool.kind == "function" and tool.raw is not None for tool in tools),
-        # Last: the other arguments add to them.
+        # Must be last: the other arguments append to the asks.
         asks=_all_asks(spans, asks),
     )
 
 
 def _large(spans: Spans, name: str) -> Any:
-    """Decode a field of any size; None when it is null or absent."""
+    """Decode a field of any size; None if it is null or absent."""
     sent = spans.raw(name)
     return None if sent is None else loads(sent)
 
@@ -167,7 +167,7 @@ def _name(spans: Spans, field: str, feature: Feature, asks: list[Ask]) -> str:
 
 
 def _end_user(spans: Spans, asks: list[Ask]) -> str:
-    """Return the caller's name of its user: ``user`` is the older field."""
+    """Return the caller's name for its user; ``user`` is the older field."""
     name = _name(spans, "safety_identifier", "end_user", asks)
     older = _name(spans, "user", "end_user", asks)
     return name or older
@@ -201,7 +201,7 @@ def _thinking(spans: Spans, asks: list[Ask]) -> Thinking | None:
     if not level and not summary:
         return None
     asks.append(Ask("reasoning", "reasoning"))
-    # A request to show reasoning is one to reason, as models of this family do by default.
+    # A request to show reasoning implies reasoning, the default of models of this family.
     return Thinking(_EFFORTS.get(level, "auto"), show="summary" if summary else None)
 
 
@@ -214,11 +214,11 @@ def _logprobs(spans: Spans, asks: list[Ask]) -> int | None:
             asks.append(Ask("logprobs", f"include[{i}]"))
         elif name != _SEALED:
             asks.append(Ask("include", f"include[{i}]"))
-    return (most or 0) if requested else None  # ``top_logprobs`` alone gives none
+    return (most or 0) if requested else None  # ``top_logprobs`` alone has no effect
 
 
 def _text(spans: Spans, asks: list[Ask]) -> tuple[Output, str]:
-    """Decode the form of the text, and its verbosity."""
+    """Decode the form of the text and its verbosity."""
     text = _object(spans, "text")
     verbosity = string(text, "verbosity", "text")
     if verbosity:
@@ -249,12 +249,12 @@ def _schema(form: dict[str, Any]) -> Output:
 
 
 def _all_asks(spans: Spans, asks: list[Ask]) -> tuple[Ask, ...]:
-    """Return all asks, with those of fields that carry nothing else."""
+    """Return all asks, including those of fields that are not decoded otherwise."""
     if spans.value("truncation") not in (None, "disabled"):
         asks.append(Ask("truncation", "truncation"))
     if spans.raw("background") == b"true":
         asks.append(Ask("background", "background"))
-    if spans.raw("store") == b"true":  # also the default, but then nobody may need it
+    if spans.raw("store") == b"true":  # also the default, but then it may not be needed
         asks.append(Ask("other", "store"))
     for name, value in _object(spans, "reasoning").items():
         if name in _UNREAD and value:
@@ -265,15 +265,15 @@ def _all_asks(spans: Spans, asks: list[Ask]) -> tuple[Ask, ...]:
     return tuple(dict.fromkeys(asks))
 
 
-_SEARCH = ("web_search", "web_search_preview")  # and dated ones
-_SEARCH_OPTIONS = ("filters", "user_location")  # that no other family has in this form
+_SEARCH = ("web_search", "web_search_preview")  # also with a date
+_SEARCH_OPTIONS = ("filters", "user_location")  # not available in this form in other families
 _MODES = {"auto": "auto", "required": "any", "none": "none"}
 _BY_NAME = frozenset({"function", "custom"})
 
 
 def decode_tools(tools: object, asks: list[Ask], field: str = "tools") -> tuple[Tool, ...]:
-    """Decode the tools of a field, those of a namespace one by one, and add their asks to ``asks``.
-    Raises Fault INVALID_FIELD, FIELD_MISSING with the tool's path."""
+    """Decode the tools of a field, including each tool of a namespace, and add their asks to
+    ``asks``. Raises Fault INVALID_FIELD, FIELD_MISSING with the tool's path."""
     if tools is None:
         return ()
     if not isinstance(tools, list):
@@ -357,8 +357,8 @@ def _custom(tool: dict[str, Any], path: str, namespace: str, asks: list[Ask]) ->
 
 
 def decode_choice(choice: object, tools: tuple[Tool, ...], asks: list[Ask]) -> ToolChoice | None:
-    """Decode which tools must be called; None when the request does not say, or names a tool of the
-    vendor, which is among ``asks`` then."""
+    """Decode which tools must be called. None if the request does not say, or names a tool of the
+    vendor, which is then among ``asks``."""
     if choice is None:
         return None
     if isinstance(choice, str):

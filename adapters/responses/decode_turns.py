@@ -1,6 +1,6 @@
 """Decoding of the items of a client's ``input``, and of their content, as turns of ``adapters.ir``.
 
-Items are smaller than turns: a message, a call, a result, a reasoning each have their own.
+Items are smaller than turns: messages, calls, results and reasoning each are an item.
 """
 
 import re
@@ -38,11 +38,11 @@ _ROLES: dict[str, Role] = {
 }
 _CALLS = {"function_call": "arguments", "custom_tool_call": "input"}
 _RESULTS = frozenset({"function_call_output", "custom_tool_call_output"})
-_SEARCHES = frozenset({"tool_search_call", "tool_search_output"})  # of tools, by the client
-# Items that stand for state that the vendor alone has, without which the rest has another meaning.
+_SEARCHES = frozenset({"tool_search_call", "tool_search_output"})  # for tools, by the client
+# Items for state that only the vendor has, and without which the rest has another meaning.
 _STORED = frozenset({*COMPACTIONS, "item_reference"})
-_BARE = frozenset({"type", "id", "status"})  # all else of an item is filled in by the vendor
-# Finished items of tools that the vendor runs or knows.
+_BARE = frozenset({"type", "id", "status"})  # the vendor fills in everything else of an item
+# Completed items of tools that the vendor runs or knows.
 _HOSTED = frozenset(
     {
         *("web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call"),
@@ -58,33 +58,33 @@ _ENCRYPTED = re.compile(r"gAAAA[\w=-]+")  # as OpenAI writes it
 
 @dataclass(slots=True)
 class _Draft:
-    """A turn that is being built."""
+    """A turn under construction."""
 
     role: Role
     parts: list[Part] = field(default_factory=list)
     results: list[ToolResult] = field(default_factory=list)
-    calls: dict[str, int] = field(default_factory=dict)  # ids of calls -> their order
-    answers: "_Draft | None" = None  # the user's turn behind an assistant's
-    late: bool = False  # that turn came behind other turns, and is not in the list of them
+    calls: dict[str, int] = field(default_factory=dict)  # id of a call -> its order
+    answers: "_Draft | None" = None  # the user's turn after an assistant's
+    late: bool = False  # ``answers`` came after other turns, and is not in the list of turns
 
     def turn(self, order: dict[str, int]) -> Turn:
-        """Return the turn, its results first and in the order of the calls that they answer."""
+        """Return the turn, with its results first and in the order of their calls."""
         last = len(order)
         results = sorted(self.results, key=lambda result: order.get(result.call_id, last))
         return Turn(self.role, (*results, *self.parts))
 
 
 class TurnBuilder:
-    """A builder of turns from items: neighbours of one role are one turn, and a result stands in
-    the user's turn behind the call that it answers, wherever it came."""
+    """A builder of turns from items. Neighbours of one role form one turn. A result goes into the
+    user's turn after its call, wherever it came."""
 
     def __init__(self) -> None:
         self.asks: list[Ask] = []
         self.system: list[Part] = []  # texts before the first turn
         self.compacts = False  # a summary is requested
-        self.added_tools: list[tuple[object, str]] = []  # by items, each with its path
+        self.added_tools: list[tuple[object, str]] = []  # added by items, each with its path
         self._drafts: list[_Draft] = []
-        self._caller: dict[str, _Draft] = {}  # by the id of a call
+        self._caller: dict[str, _Draft] = {}  # turn of each call id
 
     def add(self, item: object, path: str) -> None:
         """Add the next item. Raises Fault INVALID_FIELD, FIELD_MISSING with its path."""
@@ -102,8 +102,8 @@ class TurnBuilder:
         elif kind == "item_reference" and required(item, "id", path, str).startswith(
             _REASONING_IDS
         ):
-            # Reasoning helps the model, but the turns mean the same without it; the AI SDK always
-            # refers to it so, unless it is configured not to store.
+            # Reasoning helps the model, but the turns mean the same without it. The AI SDK always
+            # sends such references unless it is configured not to store.
             self.asks.append(Ask("other", path))
         elif kind in _SEARCHES and item.get("execution") == "client" and item.get("call_id"):
             self._add_search(item, kind, path)
@@ -123,7 +123,7 @@ class TurnBuilder:
             self.asks.append(Ask("other", path))
 
     def turns(self) -> tuple[Turn, ...]:
-        """Return all turns, in their order."""
+        """Return all turns in order."""
         turns: list[Turn] = []
         order: dict[str, int] = {}
         for draft in self._drafts:
@@ -177,7 +177,7 @@ class TurnBuilder:
         self._behind(self._caller.get(call_id)).results.append(result)
 
     def _add_search(self, item: dict[str, Any], kind: str, path: str) -> None:
-        """Add a search for tools that the client has made, and the tools that it came to."""
+        """Add a search for tools that the client ran, and the tools that it found."""
         call_id = required(item, "call_id", path, str)
         if kind == "tool_search_call":
             sent = item.get("arguments")
@@ -190,8 +190,8 @@ class TurnBuilder:
         self._behind(self._caller.get(call_id)).results.append(ToolResult(call_id, (Text(text),)))
 
     def _add_agent_message(self, item: dict[str, Any], path: str) -> None:
-        """Add what one agent of Codex wrote to another: plain text wherever OpenAI did not encrypt
-        it, also where its name says otherwise."""
+        """Add a message from one Codex agent to another. It is plain text unless OpenAI encrypted
+        it, even if the field's name says otherwise."""
         content = item.get("content")
         parts = content if isinstance(content, list) else [{"text": content}] if content else []
         texts = [_agent_text(part) for part in parts]
@@ -202,7 +202,7 @@ class TurnBuilder:
             self._last("user").parts.append(Text("\n".join((title, *filter(None, texts)))))
 
     def _add_hosted(self, item: dict[str, Any], kind: str, path: str) -> None:
-        """Add an item of a tool that the vendor runs, which is of no use to another vendor."""
+        """Add an item of a tool that the vendor runs, which is useless to another vendor."""
         self.asks.append(Ask("hosted_history", path))
         of_user = kind.endswith(("_output", "_response"))
         self._last("user" if of_user else "assistant").parts.append(Hosted(kind, item, path))
@@ -218,7 +218,7 @@ class TurnBuilder:
         return draft
 
     def _behind(self, caller: _Draft | None) -> _Draft:
-        """Return the user's turn in which results of a turn's calls stand."""
+        """Return the user's turn for the results of a turn's calls."""
         if caller is None or caller is self._drafts[-1]:
             return self._last("user")
         if caller.answers is None:
@@ -227,7 +227,7 @@ class TurnBuilder:
 
 
 def _agent_text(part: object) -> str:
-    """Return the text of a part of an agent's message; empty for one that cannot be read."""
+    """Return the text of a part of an agent's message; empty if it is unreadable."""
     if not isinstance(part, dict):
         return ""
     text = part.get("text") or part.get("encrypted_content")
@@ -235,7 +235,7 @@ def _agent_text(part: object) -> str:
 
 
 def _names_of(tools: object) -> list[str]:
-    """Return the names of tools as they are sent, those of a namespace with its name."""
+    """Return the names of tools as they are sent, with their namespace if they have one."""
     names: list[str] = []
     for tool in tools if isinstance(tools, list) else ():
         inner = tool.get("tools") if isinstance(tool, dict) else None
@@ -262,7 +262,7 @@ _TEXT_TYPES = frozenset({"input_text", "output_text", "text", "summary_text", "r
 _TTL_S = {"30m": 1800, "12h": 43200}
 _TEXT_MIMES = frozenset({"application/json", "application/xml", "application/x-yaml"})
 _PDF = "application/pdf"
-_BYTES = "application/octet-stream"  # some clients send it for everything
+_BYTES = "application/octet-stream"  # some clients send it for every file
 _OFFICE = "application/vnd.openxmlformats-officedocument"
 _MIME_OF_ENDING = {
     "pdf": _PDF,
@@ -293,7 +293,7 @@ def decode_content(content: object, path: str, asks: list[Ask]) -> tuple[Content
 
 
 def as_result_parts(parts: tuple[ContentPart, ...]) -> tuple[Text | Media, ...]:
-    """Return the parts of a tool's result, in which a refusal is text."""
+    """Return the parts of a tool's result, with refusals as text."""
     return tuple(Text(part.text) if isinstance(part, Refusal) else part for part in parts)
 
 
@@ -364,7 +364,7 @@ def _file(part: dict[str, Any], path: str, asks: list[Ask]) -> Media:
 
 
 def _mime_of(name: str) -> str:
-    """Return the MIME type of a file by its name; without an ending it is most probably a PDF."""
+    """Return the MIME type for a file name; a file without an ending is probably a PDF."""
     _, dot, ending = name.rpartition("/")[2].rpartition(".")
     return _MIME_OF_ENDING.get(ending.lower(), _BYTES) if dot else _PDF
 

@@ -1,7 +1,7 @@
 """Encoding of whole answers for clients of the responses family, and of the response object that
 streams share with them.
 
-Everything that the official SDK's types require is there, and the counts that Codex dies without.
+It has all fields that the official SDK's types require, and the counts without which Codex fails.
 """
 
 from collections.abc import Iterable
@@ -20,12 +20,12 @@ from store.values.usage import Usage
 def encode_answer(
     choices: tuple[Choice, ...], usage: Usage, context: AnswerContext
 ) -> Steps[bytes]:
-    """Encode a whole answer, in steps; the family has one choice."""
+    """Encode a whole answer, in steps. The family has only one choice."""
     choice = choices[0] if choices else Choice(())
     output = yield from _output(choice, context)
     closing = finish_fields(choice.finish, bool(output))
     if output and output[-1]["type"] == "message" and closing["status"] == "incomplete":
-        output[-1]["status"] = "incomplete"  # the answer was cut in it
+        output[-1]["status"] = "incomplete"  # the answer was cut inside this message
     if context.compaction == "object":
         compacted = {
             "id": f"resp_{context.id}",
@@ -45,14 +45,14 @@ def encode_answer(
 
 
 def encode_count(tokens: int) -> bytes:
-    """Encode the answer to a request to count tokens."""
+    """Encode the answer to a request that counts tokens."""
     return dumps({"object": "response.input_tokens", "input_tokens": tokens})
 
 
 def _output(choice: Choice, context: AnswerContext) -> Steps[list[dict[str, Any]]]:
     output: list[dict[str, Any]] = []
     message: list[dict[str, Any]] | None = None  # the content of the last item, if it is a message
-    logprobs: Choice | None = choice  # with the log probabilities of the first text
+    logprobs: Choice | None = choice  # has the log probabilities of the first text
     refused = any(isinstance(part, Refusal) for part in choice.parts)
     last = refusal_text(choice.finish, choice.detail, refused)
     for place, part in enumerate((*choice.parts, *([Refusal(last)] if last else []))):
@@ -86,7 +86,8 @@ def _message(name: str, content: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _item(part: Part, name: str, context: AnswerContext) -> dict[str, Any] | None:
-    """Encode the item of a thought, a call or a picture; None for what answers do not have."""
+    """Encode the item of a thought, a call or a picture; None for parts that answers do not
+    have."""
     if isinstance(part, Reasoning):
         if context.compaction:
             return {"id": f"cmp_{name}", "type": "compaction", "encrypted_content": part.opaque}
@@ -116,18 +117,18 @@ def _item(part: Part, name: str, context: AnswerContext) -> dict[str, Any] | Non
 
 
 def is_tool_search(call: ToolCall | Opened, context: AnswerContext) -> bool:
-    """Return true for a call of the client's own search for tools."""
+    """Return true for a call of the client-side search for tools."""
     return context.tool_search and call.name == TOOL_SEARCH and not call.namespace
 
 
 def search_arguments(text: str) -> dict[str, Any]:
-    """Return the arguments of a search for tools: an object in this family."""
+    """Return the arguments of a search for tools, which are an object in this family."""
     arguments = loads_or_none(text.encode(errors="replace")) if text else None
     return arguments if isinstance(arguments, dict) else {}
 
 
 def search_call(call_id: str, status: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Return the item of a search for tools by the client, without its id."""
+    """Return the item of a client-side search for tools, without its id."""
     return {
         "type": "tool_search_call",
         "status": status,
@@ -145,7 +146,7 @@ def _reasoning(part: Reasoning, name: str) -> dict[str, Any] | None:
     return {**item, "encrypted_content": part.opaque} if part.opaque else item
 
 
-# The text of a refusal for which the vendor has none.
+# The text of a refusal if the vendor sends none.
 REFUSED = "The model declined to answer."
 _INCOMPLETE = {
     "length": "max_output_tokens",
@@ -156,7 +157,7 @@ _FAILED = {"code": "server_error", "message": "The model failed before it had an
 
 
 def blank_response(context: AnswerContext) -> dict[str, Any]:
-    """Return the response object as an answer begins."""
+    """Return the response object at the start of an answer."""
     return {
         "id": f"resp_{context.id}",
         "object": "response",
@@ -191,7 +192,7 @@ def blank_response(context: AnswerContext) -> dict[str, Any]:
 
 
 def finish_fields(finish: Finish, has_output: bool) -> dict[str, Any]:
-    """Return the fields that say how an answer ended."""
+    """Return the fields that describe how an answer ended."""
     reason = _INCOMPLETE.get(finish)
     if reason is not None:
         return {"status": "incomplete", "incomplete_details": {"reason": reason}}
@@ -201,12 +202,12 @@ def finish_fields(finish: Finish, has_output: bool) -> dict[str, Any]:
 
 
 def refusal_text(finish: Finish, detail: str, refused: bool) -> str:
-    """Return the refusal that must still be added at the end of an answer; empty for none."""
+    """Return the refusal text to add at the end of an answer; empty if none is needed."""
     return (detail or REFUSED) if finish == "refusal" and not refused else ""
 
 
 def encode_usage(usage: Usage) -> dict[str, Any]:
-    """Encode usage: input includes the cache, output includes reasoning; zeros are written, too."""
+    """Encode usage. Input includes the cache, output includes reasoning; zeros are also written."""
     details: dict[str, Any] = {
         "cached_tokens": usage.cache_read_tokens + usage.more_of("cache_read"),
         "cache_write_tokens": usage.written,
@@ -239,7 +240,7 @@ def _token(logprob: Logprob) -> dict[str, Any]:
 
 
 def encode_text(text: str, citations: Iterable[Citation], choice: Choice | None) -> dict[str, Any]:
-    """Encode a text of a message; ``choice`` when its log probabilities are those of this text."""
+    """Encode a text of a message. ``choice``: set if its log probabilities belong to this text."""
     return {
         "type": "output_text",
         "annotations": [encode_citation(citation) for citation in citations],

@@ -1,6 +1,6 @@
 """Encoding of a request for an upstream of the responses family: fields of the body, and tools.
 
-The vendor is never to keep the answer; encrypted reasoning is requested, to be sent again.
+The vendor must never store the answer; encrypted reasoning is requested, to be sent back later.
 """
 
 from typing import Any
@@ -23,7 +23,7 @@ Json = dict[str, Any]
 
 
 def encode_request(request: Request, target: Target, count: bool) -> Steps[Encoded]:
-    """Encode the body (see ``family.codec.UpstreamCodec``), a yield after each turn."""
+    """Encode the body (see ``family.codec.UpstreamCodec``), with a yield after each turn."""
     names = ResponsesToolNames(request.tools, customs=target.traits.custom_tools)
     items = InputItems(names, target.traits)
     for turn in request.turns:
@@ -61,7 +61,7 @@ def encode_request(request: Request, target: Target, count: bool) -> Steps[Encod
 
 
 def _add_tools(body: Json, request: Request, traits: Traits, names: ResponsesToolNames) -> str:
-    """Add tools and their choice; return the name of the tool that stands for structured output."""
+    """Add tools and their choice. Return the name of the tool that stands for structured output."""
     tools = encode_tools(request, names, search=has_search(traits))
     choice = request.choice
     chosen = None if choice is None else encode_choice(choice, request, names)
@@ -136,7 +136,7 @@ def _add_reasoning(body: Json, thinking: Thinking | None, traits: Traits) -> Non
 
 
 def _add_settings(body: Json, request: Request, traits: Traits) -> tuple[Feature, ...]:
-    """Add what bears on an answer, not on a count; return the dropped features."""
+    """Add fields that affect an answer but not a count. Return the dropped features."""
     body["store"] = False
     if request.stream:
         body["stream"] = True
@@ -167,7 +167,7 @@ def _add_sampling(body: Json, request: Request, traits: Traits) -> None:
 
 
 def _add_extras(body: Json, request: Request, traits: Traits) -> None:
-    """Add what OpenAI has, and few others of this family."""
+    """Add fields that OpenAI has, but few others of this family."""
     if traits.thinking != "none" and body.get("reasoning", {}).get("effort") != "none":
         body.setdefault("include", []).append("reasoning.encrypted_content")
     if request.end_user:
@@ -178,19 +178,19 @@ def _add_extras(body: Json, request: Request, traits: Traits) -> None:
         body["prompt_cache_key"] = short_name(request.cache_key)
 
 
-OUTPUT_TOOL = "respond"  # stands for structured output where the model has none of its own
+OUTPUT_TOOL = "respond"  # stands for structured output if the model has none
 
 
 def has_search(traits: Traits) -> bool:
-    """Return true when the vendor searches the web: OpenAI does, by whatever model."""
+    """Return true if the vendor can search the web; at OpenAI every model can."""
     return traits.search or traits.openai_extras
 
 
 def encode_tools(
     request: Request, names: ResponsesToolNames, *, search: bool
 ) -> list[dict[str, Any]]:
-    """Encode the tools that this family has, those of a namespace together at the place of the
-    first; ``search``: the vendor has a tool that searches the web."""
+    """Encode the tools that this family has, with a namespace's tools together at the place of the
+    first. ``search``: the vendor has a tool that searches the web."""
     encoded_tools: list[dict[str, Any]] = []
     spaces: dict[str, list[dict[str, Any]]] = {}
     for tool in _allowed(request, names):
@@ -228,7 +228,7 @@ def encode_choice(choice: ToolChoice, request: Request, names: ResponsesToolName
 
 
 def _allowed(request: Request, names: ResponsesToolNames) -> list[Tool]:
-    """Return all tools; for a vendor that knows no subsets of them, those that are allowed."""
+    """Return all tools; for a vendor without support for subsets, only the allowed ones."""
     choice = request.choice
     if names.customs or choice is None or choice.mode == "one" or not choice.names:
         return list(request.tools)
@@ -250,7 +250,7 @@ def _tool(tool: Tool, names: ResponsesToolNames, *, search: bool) -> dict[str, A
         encoded["description"] = tool.description
     if encoded["type"] == "function":
         encoded["parameters"] = _free_text(tool) if tool.kind == "custom" else _schema(tool)
-        encoded["strict"] = bool(tool.strict)  # absent would mean: strict, if the schema can be
+        encoded["strict"] = bool(tool.strict)  # absent: strict if the schema can be
     elif tool.grammar:
         encoded["format"] = {
             "type": "grammar",

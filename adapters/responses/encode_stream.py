@@ -1,10 +1,10 @@
-"""Encoding of streams for clients of the responses family: the events of a response, complete and
-in the order that clients need.
+"""Encoding of streams for clients of the responses family: a response's events, complete and in the
+order that clients need.
 
-Items begin one after the other: a message or reasoning is done before the next item begins, and
-only calls may be open at the same time. Consecutive texts are parts of one message. What was sent
-in pieces is repeated as a whole, part by part, item by item and in the last event, so text is
-stored as the inside of a JSON string; an item without content is left out.
+Items start one after the other: a message or reasoning is done before the next item starts, and
+only calls may be open at the same time. Consecutive texts are parts of one message. Text that was
+sent in chunks is repeated whole, in each part, item and the last event. It is therefore stored as
+the inside of a JSON string. An item without content is left out.
 """
 
 from abc import ABC, abstractmethod
@@ -43,7 +43,7 @@ from store.values.usage import Usage
 
 
 class EventWriter:
-    """A writer of events, which numbers them."""
+    """A writer of numbered events."""
 
     __slots__ = ("number",)
 
@@ -51,19 +51,19 @@ class EventWriter:
         self.number = 0
 
     def write(self, kind: bytes, fields: bytes) -> bytes:
-        """Return one event ``response.KIND`` with fields: JSON without its braces."""
+        """Return one event ``response.KIND``. ``fields``: JSON without its braces."""
         number, self.number = self.number, self.number + 1
         frame = b'event: response.%b\ndata: {"type":"response.%b","sequence_number":%d,%b}\n\n'
         return frame % (kind, kind, number, fields)
 
     def delta(self, before: bytes, text: bytes) -> bytes:
-        """Return an event with a piece of text; ``before``: see ``OutputItem``."""
+        """Return an event with a chunk of text. ``before``: see ``OutputItem``."""
         number, self.number = self.number, self.number + 1
         return b'%b%d,"delta":"%b"}\n\n' % (before, number, text)
 
 
 class OutputItem(ABC):
-    """An output item. ``before_delta``: the beginning of the events of its text."""
+    """An output item. ``before_delta``: the start of its text events."""
 
     __slots__ = ("_head", "_id", "_place", "_writer", "before_delta", "done", "text")
 
@@ -74,22 +74,22 @@ class OutputItem(ABC):
         self._id = b"%b%b_%d" % (self.prefix, name.encode(), index)
         self._place = b'"output_index":%d' % index
         self._head = b'"item_id":"%b",%b' % (self._id, self._place)
-        self.text = bytearray()  # of the part that is open
+        self.text = bytearray()  # of the open part
         self.before_delta = b""
-        self.done = b""  # the whole item, when it is complete
+        self.done = b""  # the whole item, once it is complete
 
     def add(self, text: bytes) -> bytes:
-        """Return the event of a piece of text, the inside of a JSON string."""
+        """Return the event for a chunk of text, given as the inside of a JSON string."""
         self.text += text
         return self._writer.delta(self.before_delta, text)
 
     @abstractmethod
     def open(self) -> bytes:
-        """Return the events with which it begins."""
+        """Return the events that start the item."""
 
     @abstractmethod
     def close(self) -> bytes:
-        """Return the events with which it ends, and set ``done``."""
+        """Return the events that end the item, and set ``done``."""
 
     def _added(self, fields: bytes) -> bytes:
         item = b'"item":{"id":"%b",%b}' % (self._id, fields)
@@ -110,8 +110,8 @@ class OutputItem(ABC):
 
 
 class MessageItem(OutputItem):
-    """A message of the assistant; its parts are texts and refusals, one for each slot. ``status``:
-    "incomplete" when the answer was cut in it."""
+    """A message of the assistant. Its parts are texts and refusals, one for each slot. ``status``:
+    "incomplete" if the answer was cut inside it."""
 
     __slots__ = ("_annotations", "_logprobs", "_part_path", "_parts", "_refusal", "slot", "status")
 
@@ -120,7 +120,7 @@ class MessageItem(OutputItem):
 
     def __init__(self, writer: EventWriter, index: int, name: str) -> None:
         super().__init__(writer, index, name)
-        self.slot: int | None = None  # of the part that is open
+        self.slot: int | None = None  # of the open part
         self.status = b"completed"
         self._refusal = False
         self._part_path = b""
@@ -132,7 +132,7 @@ class MessageItem(OutputItem):
         return self._added(self._FIELDS % (b"in_progress", b""))
 
     def open_part(self, slot: int, *, refusal: bool) -> bytes:
-        """Return the event with which a part begins."""
+        """Return the event that starts a part."""
         self.slot, self._refusal = slot, refusal
         self._part_path = b'"content_index":%d' % len(self._parts)
         if refusal:
@@ -142,7 +142,7 @@ class MessageItem(OutputItem):
         return self._write(b"content_part.added", b'%b,"part":%b' % (self._part_path, self._part()))
 
     def add_logprobs(self, text: bytes, logprobs: Iterable[Logprob]) -> bytes:
-        """Return the event of a piece of text with its log probabilities."""
+        """Return the event for a chunk of text with its log probabilities."""
         encoded = dumps(encode_logprobs(logprobs))
         self.text += text
         self._logprobs.append(encoded[1:-1])
@@ -152,7 +152,7 @@ class MessageItem(OutputItem):
         )
 
     def cite(self, citation: Citation) -> bytes:
-        """Return the event of a source of the open text."""
+        """Return the event for a source of the open text."""
         encoded = dumps(encode_citation(citation))
         at = len(self._annotations)
         self._annotations.append(encoded)
@@ -162,7 +162,7 @@ class MessageItem(OutputItem):
         )
 
     def close_part(self) -> bytes:
-        """Return the events with which the open part ends."""
+        """Return the events that end the open part."""
         part, text = self._part(), bytes(self.text)
         if self._refusal:
             events = self._write(b"refusal.done", b'%b,"refusal":"%b"' % (self._part_path, text))
@@ -195,7 +195,7 @@ class MessageItem(OutputItem):
 
 
 class ReasoningItem(OutputItem):
-    """A reasoning item: its text is a summary, the one form that clients of all kinds show."""
+    """A reasoning item. Its text is a summary, the only form that clients of all kinds show."""
 
     __slots__ = ("_begun", "opaque", "slot")
 
@@ -213,7 +213,7 @@ class ReasoningItem(OutputItem):
         return self._added(b'"type":"reasoning","summary":[]')
 
     def add(self, text: bytes) -> bytes:
-        """See ``OutputItem``: the first piece begins the summary."""
+        """See ``OutputItem``. The first chunk starts the summary."""
         if self._begun:
             return super().add(text)
         self._begun = True
@@ -237,7 +237,7 @@ class ReasoningItem(OutputItem):
 
 
 class CompactionItem(ReasoningItem):
-    """The summary of a conversation, in place of it from here on: sealed text without pieces."""
+    """A summary that replaces the conversation so far: sealed text without chunks."""
 
     __slots__ = ()
 
@@ -277,7 +277,7 @@ class CallItem(OutputItem):
         return self._added(self._fields % (b"in_progress", b""))
 
     def close(self) -> bytes:
-        """See ``OutputItem``: arguments are an object, also when there are none."""
+        """See ``OutputItem``. Arguments are an object even if there are none."""
         events = b"" if self.text or self._custom else self.add(b"{}")
         text = bytes(self.text)
         if self._custom:
@@ -298,7 +298,7 @@ class CustomCallItem(CallItem):
 
 
 class SearchCallItem(OutputItem):
-    """A call of the client's own search for tools: its arguments are an object, sent at once."""
+    """A call of the client-side search for tools. Its arguments are an object, sent at once."""
 
     __slots__ = ("_call_id",)
 
@@ -312,7 +312,7 @@ class SearchCallItem(OutputItem):
         return self._added(dumps(search_call(self._call_id, "in_progress", {}))[1:-1])
 
     def add(self, text: bytes) -> bytes:
-        """See ``OutputItem``: the family has no event for pieces of it."""
+        """See ``OutputItem``. The family has no event for chunks of it."""
         self.text += text
         return b""
 
@@ -322,7 +322,7 @@ class SearchCallItem(OutputItem):
 
 
 class PictureItem(OutputItem):
-    """A picture, as if a tool of the vendor's had made it."""
+    """A picture, in the form of a call of the vendor's own tool."""
 
     __slots__ = ()
 
@@ -351,9 +351,9 @@ class ResponsesEncoder(StreamEncoder):
         self._writer = EventWriter()
         self._items: list[OutputItem] = []
         self._current: MessageItem | ReasoningItem | None = None  # the item that gets text
-        self._calls: dict[int, CallItem | SearchCallItem] = {}  # that are open, by slot
+        self._calls: dict[int, CallItem | SearchCallItem] = {}  # open calls, by slot
         self._kinds: dict[int, SlotKind] = {}  # of open slots
-        self._spoken: OutputItem | None = None  # of the last event, if that was text
+        self._spoken: OutputItem | None = None  # item of the last event, if that was text
         self._refused = False
         self._finish = Finished("stop")
 
@@ -426,7 +426,7 @@ class ResponsesEncoder(StreamEncoder):
     def _opened(self, event: Opened) -> bytes:
         self._kinds[event.slot] = event.kind
         if event.kind != "call":
-            return b""  # it begins with its first text, if it gets any
+            return b""  # its first text, if any, starts it
         events = self._close_current()
         kind: type[CallItem | SearchCallItem] = CustomCallItem if event.custom else CallItem
         if is_tool_search(event, self.context):
@@ -471,7 +471,7 @@ class ResponsesEncoder(StreamEncoder):
         return current.close_part() if isinstance(current, MessageItem) else self._close_current()
 
     def _message(self, slot: int, *, refusal: bool) -> tuple[MessageItem, bytes]:
-        """Return the message with the part of a slot, and the events with which these begin."""
+        """Return the message with the part of a slot, and the events that start them."""
         current, events = self._current, b""
         if isinstance(current, MessageItem) and current.slot == slot:
             return current, events
@@ -485,7 +485,7 @@ class ResponsesEncoder(StreamEncoder):
         return current, events + current.open_part(slot, refusal=refusal)
 
     def _thought(self, slot: int) -> tuple[ReasoningItem, bytes]:
-        """Return the reasoning item of a slot, and the events with which it begins."""
+        """Return the reasoning item of a slot, and the events that start it."""
         current = self._current
         if isinstance(current, ReasoningItem) and current.slot == slot:
             return current, b""

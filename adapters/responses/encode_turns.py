@@ -1,4 +1,4 @@
-"""Encoding of turns as the items of an upstream's ``input``, and of the names of tools in them."""
+"""Encoding of turns as the items of an upstream's ``input``, and of tool names in them."""
 
 from typing import Any
 
@@ -15,8 +15,8 @@ MAX_ID_CHARS = 64
 
 
 class ResponsesToolNames:
-    """The tools of a request under the names that are sent; ``customs``: the upstream has free-text
-    tools. ``renamed``: names that differ -> the client's tools."""
+    """The tools of a request under the names sent to the upstream. ``customs``: the upstream has
+    free-text tools. ``renamed``: names that differ -> the client's tools."""
 
     def __init__(self, tools: tuple[Tool, ...], *, customs: bool = True) -> None:
         self.customs = customs
@@ -30,7 +30,7 @@ class ResponsesToolNames:
 
 
 def call_id(name: str) -> str:
-    """Return the id of a call and of its result, not longer than upstreams accept."""
+    """Return the id of a call and of its result, shortened to what upstreams accept."""
     return name if 0 < len(name) <= MAX_ID_CHARS else f"call_{digest_of(name)[:32]}"
 
 
@@ -53,16 +53,16 @@ class InputItems:
         self.items: list[Json] = []
         self._names = names
         self._traits = traits
-        self._content: list[Json] | None = None  # of the message that is the last item
-        self._open_calls: dict[str, ToolCall] = {}  # without a result so far
+        self._content: list[Json] | None = None  # of the last item, if that is a message
+        self._open_calls: dict[str, ToolCall] = {}  # calls without a result so far
 
     def add(self, turn: Turn) -> None:
-        """Add the next turn. Raises Fault UNSUPPORTED for what items cannot carry."""
+        """Add the next turn. Raises Fault UNSUPPORTED for parts that items cannot carry."""
         self._content = None
         for part in turn.parts:
             if isinstance(part, ToolResult):
                 self._add_result(part)
-        if turn.role != "system":  # it may stand between calls and results
+        if turn.role != "system":  # it may be between calls and results
             self._answer_open_calls()
         role = self._traits.system_role if turn.role == "system" else turn.role
         for part in turn.parts:
@@ -70,8 +70,9 @@ class InputItems:
                 self._add_part(part, role)
 
     def end(self) -> None:
-        """Add results to calls without any, which upstreams refuse, and make what the assistant has
-        written plain text: strict servers (vLLM) take its parts with the vendor's ids only."""
+        """Add results to calls without any, which upstreams refuse, and turn the assistant's
+        messages into plain text: strict servers (vLLM) accept their parts only with the vendor's
+        ids."""
         self._answer_open_calls()
         for item in self.items:
             if item.get("role") == "assistant" and not _has_refusal(item["content"]):
@@ -83,7 +84,7 @@ class InputItems:
             self._push(self._call(part))
         elif isinstance(part, Reasoning):
             item = unseal(part.opaque, part.text)
-            if item is not None:  # reasoning that its model does not accept is not its text either
+            if item is not None:  # a model that rejects the state also gets no text of it
                 self._push(item)
         elif isinstance(part, Text | Refusal | Media):
             encoded = self._content_part(part, role)
@@ -125,7 +126,7 @@ class InputItems:
         if call is not None:
             self._push(self._result_item(call, output))
             return
-        # Upstreams refuse a result without its call: it becomes text.
+        # Upstreams refuse a result without its call, so it becomes text.
         parts = [{"type": "input_text", "text": output}] if isinstance(output, str) else output
         for part in parts:
             self._say("user", part)
@@ -160,7 +161,7 @@ def _has_refusal(content: list[Json]) -> bool:
 
 
 def _output(result: ToolResult, traits: Traits) -> str | list[Json]:
-    """Encode the result of a tool: one text, or parts where there is more than text."""
+    """Encode the result of a tool: one text, or parts if it has more than text."""
     failed = "Error: " if result.error else ""
     if all(isinstance(part, Text) for part in result.parts):
         texts = [part.text for part in result.parts if isinstance(part, Text)]

@@ -1,5 +1,5 @@
-"""Encrypted reasoning of the responses family: one text for each item of it, and what becomes of
-the gateway's own opaque state in a client's body before a vendor of this family gets it.
+"""Encrypted reasoning of the responses family: one text for each reasoning item, and the cleaning
+of the gateway's own opaque state from a client's body before a vendor of this family gets it.
 """
 
 from collections.abc import Callable
@@ -8,8 +8,8 @@ from typing import Any
 from adapters.family.opaque import PREFIX, is_wrapped, summary_of
 from adapters.json.jsonio import Span, Spans, dumps, elements, loads_or_none, replace
 
-# The beginning of the ids of reasoning in translated answers: no vendor of this family knows them,
-# and those without anything encrypted must be found in a client's history, too.
+# Prefix of reasoning ids in translated answers. No vendor of this family knows these ids, and items
+# without encrypted content must also be recognizable in a client's history.
 THOUGHT_ID = f"rs_{PREFIX}"
 COMPACTIONS = frozenset({"compaction", "compaction_summary", "context_compaction"})
 COMPACTION_TRIGGER = "compaction_trigger"
@@ -26,7 +26,7 @@ def seal(item: dict[str, Any]) -> str:
 
 
 def unseal(opaque: str, text: str) -> dict[str, Any] | None:
-    """Return the item that ``seal`` got, with the client's text of it; None for other texts."""
+    """Return the item that was sealed, with the client's text of it; None for other texts."""
     values = loads_or_none(opaque.encode(errors="replace")) if opaque else None
     if not isinstance(values, list) or [type(value) for value in values] != [str, str]:
         return None
@@ -37,9 +37,9 @@ def unseal(opaque: str, text: str) -> dict[str, Any] | None:
 
 
 def without_foreign(spans: Spans, upstream_model: str) -> bytes:
-    """Return the body without reasoning items of other families, the gateway's summaries as texts,
-    with the upstream's name of the model (see ``family.codec.ClientCodec``); every other byte
-    stays."""
+    """Return the body without reasoning items of other families, with the gateway's summaries as
+    texts, and with the upstream's name of the model. Every other byte stays (see
+    ``family.codec.ClientCodec``)."""
     edits = _changed(spans, _of_this_family)
     model = spans.get("model")
     if model is not None and loads_or_none(spans.raw("model") or b"") != upstream_model:
@@ -48,13 +48,14 @@ def without_foreign(spans: Spans, upstream_model: str) -> bytes:
 
 
 def without_reasoning(spans: Spans, upstream_model: str) -> bytes:
-    """Return the body without any reasoning items; the same when there are none."""
+    """Return the body without any reasoning items; the same object if there are none."""
     edits = _changed(spans, lambda item: None if _is_thought(item) else item)
     return replace(spans.body, edits) if edits else spans.body
 
 
 def _changed(spans: Spans, change: Callable[[bytes], bytes | None]) -> dict[Span, bytes]:
-    """Return the edits that change items of the input; None: without the item."""
+    """Return the edits for changed items of the input. ``change``: returns None to remove the
+    item."""
     place = spans.get("input")
     if place is None or not spans.body.startswith(b"[", place.start):
         return {}
@@ -69,8 +70,8 @@ def _is_thought(item: bytes) -> bool:
 
 
 def _of_this_family(item: bytes) -> bytes | None:
-    """Return an item as a vendor of this family takes it: a summary of the gateway as a message;
-    None for the reasoning of a translated answer, and for a reference to one."""
+    """Return an item in the form that a vendor of this family accepts: a summary of the gateway
+    becomes a message. None for reasoning of a translated answer, or a reference to it."""
     decoded = loads_or_none(item) if b"gw1" in item else None
     if not isinstance(decoded, dict):
         return item

@@ -1,8 +1,8 @@
-"""The tap of streams of the responses family, which renames the model in the few events that carry
-a response.
+"""The tap of streams of the responses family. It renames the model in the few events that contain a
+response.
 
 Only the terminal event reports usage. Vendors may leave out deltas and send whole items, or leave
-out the items: output is estimated by the larger of both.
+out the items, so output is estimated by the larger of both.
 """
 
 from typing import Any
@@ -28,17 +28,17 @@ from adapters.responses.upstream import (
 )
 from store.values.usage import NOT_REPORTED, Served, Usage
 
-# Of the first response object, stored for the event of a failure. It repeats the client's
+# Limit of the first response object, kept for the event of a failure. It repeats the client's
 # instructions and tools, so a larger one is not worth its memory in every open stream.
 MAX_STORED_BYTES = 65536
 
 
 class _Delta(Struct, gc=False):
-    """An event with a piece of text."""
+    """An event with a chunk of text."""
 
     type: str
     delta: str
-    # An event with one of them is decoded in full.
+    # An event with one of these fields is decoded in full.
     error: Any = None
     response: Any = None
 
@@ -63,7 +63,7 @@ _DELTAS = frozenset(
 _CREATED = "response.created"
 _FAILED = "response.failed"
 _COMPLETED = "response.completed"
-_PIECES = ("delta", "part", "partial_image_b64")  # fields of events with a piece of the answer
+_PIECES = ("delta", "part", "partial_image_b64")  # fields of events with part of the answer
 _LAST = frozenset({_COMPLETED, "response.incomplete"})
 # Fields of a response that clients can do without.
 _OPTIONAL = frozenset(
@@ -95,11 +95,11 @@ class ResponsesTap(Tap):
         self._first_response = b""  # the data of the first event with a response
         self._created_at = 0  # of that response, in seconds
         self._last_passed = b""  # the last event with data that was passed on
-        self._item_weight = 0  # of whole items; that of the deltas counts apart
+        self._item_weight = 0  # of whole items; deltas are weighed separately
         self._hosted: set[HostedUse] = set()
         self.usage: Usage | None = None
         self.reported: object | None = None
-        self.served: Served = NOT_REPORTED  # by the last event: before it stands what was asked for
+        self.served: Served = NOT_REPORTED  # from the last event; earlier ones repeat the request
 
     @property
     def last_number(self) -> int | None:
@@ -108,19 +108,19 @@ class ResponsesTap(Tap):
 
     @property
     def output_units(self) -> int:
-        """Estimated output tokens so far, by the deltas or the whole items."""
+        """Estimated output tokens so far, from the deltas or the whole items."""
         return tokens_of_weight(max(self._weight, self._item_weight))
 
     def feed(self, event: bytes) -> bytes | None:
-        """Read one event; return the bytes to send of it."""
-        # Nearly all events are a delta. Any other is decoded in full.
+        """Read one event; return the bytes to send for it."""
+        # Nearly all events are a delta. Others are decoded in full.
         if self.accepted and self._read_delta(event):
             self._last_passed = event
             return event
         return self._feed_any(event)
 
     def encode_fault(self, fault: Fault, request_id: str) -> bytes:
-        """Encode the last events of a stream that failed: numbers and the response go on."""
+        """Encode the last events of a failed stream, continuing its numbers and its response."""
         number = self._next_number()
         context = AnswerContext(self._public, request_id, self._created_at, 0, True)
         fields = blank_response(context).items()
@@ -135,7 +135,7 @@ class ResponsesTap(Tap):
             return encode_stream_fault(fault, blank, number)
 
     def _read_delta(self, event: bytes) -> bool:
-        """Count the text of a delta on a line of its own; False for anything else."""
+        """Count the text of a delta in a single data line. Return False for anything else."""
         start = 0
         if event.startswith(_EVENT):
             start = event.find(b"\n") + 1
@@ -161,7 +161,7 @@ class ResponsesTap(Tap):
         if kind == _FAILED:
             self._read_end(data.get("response"))
             return self._failed(read_failure(data))
-        # SDKs raise for everything that has an error.
+        # SDKs raise an exception for every event with an error.
         if "error" in (kind, name) or data.get("error"):
             return self._failed(read_failure(data))
         if not self.accepted and kind is None:
@@ -229,16 +229,16 @@ class ResponsesTap(Tap):
             self._item_weight = max(self._item_weight, weight)
 
     def _next_number(self) -> int:
-        """Return the sequence number that comes next; 0 when the vendor does not count."""
+        """Return the next sequence number; 0 if the vendor does not number events."""
         data = event_fields(self._last_passed)[1]
         try:
             number = loads_loose(data).get("sequence_number") if data else None
-        except ValueError:  # only the text of a delta was read, and less strictly
+        except ValueError:  # only the delta's text was read, and less strictly
             number = None
         return number + 1 if type(number) is int and number >= 0 else 0
 
     def _known_response(self) -> dict[str, Any]:
-        """Return the response object as the vendor began it; empty when none was stored."""
+        """Return the response object from the vendor's first event; empty if none was kept."""
         if not self._first_response:
             return {}
         response: dict[str, Any] = loads_loose(self._first_response)["response"]

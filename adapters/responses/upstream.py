@@ -1,4 +1,4 @@
-"""The upstream side of the responses family: paths, whole answers, and the ids that these hand out.
+"""The upstream side of the responses family: paths, whole answers, and the ids that they hand out.
 
 ``input_tokens`` includes cache reads and writes, ``output_tokens`` includes reasoning; the counts
 of ``adapters.ir`` are disjoint.
@@ -33,16 +33,16 @@ from store.values.usage import Usage, token_count
 
 
 def path(operation: Operation, upstream_model: str, target: str | None) -> str:
-    """Return the upstream's path of a call; ``target``: the checked id of a stored response."""
+    """Return the upstream's path of a call. ``target``: the checked id of a stored response."""
     return operation.endpoint if target is None else operation.endpoint.replace("{id}", target)
 
 
 def edit_request(
     spans: Spans, read: Peek, operation: Operation, upstream_model: str, vendor: Vendor
 ) -> bytes:
-    """Return the body with the upstream's name of the model, and with ``store`` false where the
-    answer would be stored only because the client does not say so; the same object when nothing has
-    to change."""
+    """Return the body with the upstream's name of the model. If the answer would be stored only
+    because the client does not say, ``store`` is set to false. The same object if nothing
+    changes."""
     if read.stored or not read.stored_by_default:
         return rename_model(spans, read, operation, upstream_model, vendor)
     store, edits = spans.get("store"), {}
@@ -57,7 +57,7 @@ def edit_request(
 
 
 class _Answer(Struct):
-    """The fields that are read of a whole answer; the output items stay undecoded."""
+    """The fields of a whole answer that are read; the output items stay undecoded."""
 
     output: list[Raw]
     id: Any = None
@@ -69,10 +69,10 @@ class _Answer(Struct):
 
 
 _decode_answer = decoder(_Answer)
-_PLAIN = (None, "completed")  # statuses of an answer that just ends
+_PLAIN = (None, "completed")  # statuses of an answer that ended normally
 
 HostedUse = tuple[str, str | int]
-"""A meter, and the id of an item or container (empty: it has none), or its place."""
+"""A meter, and the id of an item or container (empty if it has none), or its index."""
 
 
 class _HostedItem(Struct, gc=False):
@@ -86,7 +86,7 @@ class _HostedAnswer(Struct, gc=False):
 
 
 _decode_hosted = decoder(_HostedAnswer)
-# The same in an answer that is too large to be decoded.
+# The same for an answer that is too large to be decoded.
 LONG_MARKS = (
     LongMark(
         b'"file_search_call"',
@@ -103,7 +103,7 @@ _HOSTED_MARKS = (b'"file_search_call"', b'"code_interpreter_call"')
 
 _REQUEST = "invalid_request_error"
 _POLICY = "content_policy"
-# Error codes that only this family has -> codes that all families know.
+# Error codes of this family only -> codes that all families share.
 _KINDS = {
     **dict.fromkeys(("invalid_prompt", "data_residency_mismatch"), _REQUEST),
     **dict.fromkeys(("bio_policy", "misalignment_policy_violation"), _POLICY),
@@ -120,11 +120,11 @@ _KINDS = {
 def read_answer(
     body: bytes, public: str, upstream_model: str, operation: Operation
 ) -> UpstreamAnswer:
-    """Read a response, a compaction, a count or the answer about something stored (see
-    ``family.UpstreamSide``); a response whose status is "failed" is an error."""
+    """Read a response, a compaction, a count or the answer about a stored object (see
+    ``family.UpstreamSide``). A response with status "failed" is an error."""
     if not operation.stored:
         return _READER.read(body, public, upstream_model, operation)
-    # Any object passes as it is, also a response that failed when it was generated.
+    # Any object passes unchanged, even a response that failed when it was generated.
     if not isinstance(loads_answer(body), dict):
         raise Fault(Condition.UPSTREAM_INVALID)
     return UpstreamAnswer(body, None, None, None)
@@ -151,7 +151,7 @@ def _odd_fields(answer: Any) -> Reply:
 
 def _hosted_in(body: bytes) -> Collection[HostedUse]:
     if not any(mark in body for mark in _HOSTED_MARKS):
-        return ()  # as nearly always
+        return ()  # nearly always
     items = _decode_hosted(body).output
     return _named(hosted_use(item.type, item.id, item.container_id) for item in items)
 
@@ -165,13 +165,13 @@ def hosted_uses(output: object) -> set[HostedUse]:
 
 
 def _named(uses: Iterable[HostedUse | None]) -> set[HostedUse]:
-    """Return the uses, those without a name told apart by their place."""
+    """Return the uses; those without a name are told apart by index."""
     return {(meter, name or at) for at, (meter, name) in enumerate(filter(None, uses))}
 
 
 def hosted_use(kind: object, item_id: object, container_id: object) -> HostedUse | None:
-    """Return the use of a hosted tool that an item of the output stands for: each file search is
-    one, all calls in a container together are one."""
+    """Return the use of a hosted tool that an output item represents: each file search is one, all
+    calls in a container together are one."""
     if kind == "file_search_call":
         return "file_search", item_id if isinstance(item_id, str) else ""
     if kind == "code_interpreter_call":
@@ -180,8 +180,8 @@ def hosted_use(kind: object, item_id: object, container_id: object) -> HostedUse
 
 
 def read_failure(answer: object) -> Fault:
-    """Return the fault of a decoded body or event that says that the response failed;
-    UPSTREAM_INVALID when it does not say why."""
+    """Return the fault of a decoded body or event that reports a failed response; UPSTREAM_INVALID
+    if it gives no reason."""
     error = _error_of(answer)
     code = error.get("code")
     kind = _KINDS.get(code) if isinstance(code, str) else None
@@ -191,7 +191,7 @@ def read_failure(answer: object) -> Fault:
 
 
 def _error_of(answer: object) -> dict[str, Any]:
-    """Return the innermost error object: of a response in an event, of a body, or itself."""
+    """Return the innermost error object: of a response in an event, of a body, or the answer."""
     if not isinstance(answer, dict):
         return {}
     response = answer.get("response")
@@ -229,11 +229,11 @@ def _strings(holder: dict[str, Any], names: Iterable[str]) -> Iterator[str]:
 def read_usage(
     usage: object, tool_usage: object = None, hosted: Collection[HostedUse] = ()
 ) -> Usage | None:
-    """Return the counts of a usage object; None when input or output cannot be read.
+    """Return the counts of a usage object; None if input or output is unreadable.
 
-    Details that are missing or implausible count as 0, and a part is never larger than its whole.
-    Tokens written to the cache for twelve hours are the hub's ``cache_write_1h_tokens``. Tokens of
-    the model that makes pictures (``tool_usage``) are beside the counts of this one.
+    Missing or implausible details count as 0, and a part is never larger than its whole. Tokens
+    written to the cache for twelve hours become ``cache_write_1h_tokens``. Tokens of the model that
+    makes pictures (``tool_usage``) are added to the counts of this one.
     """
     if not isinstance(usage, dict):
         return None
@@ -270,7 +270,7 @@ def _tokens(usage: Mapping[str, Any], input_tokens: int, output_tokens: int) -> 
 
 
 def _picture_tokens(usage: Mapping[str, Any]) -> Usage:
-    """Return the counts of the model that makes pictures, whose output is pictures unless it is
+    """Return the counts of the model that makes pictures. Its output counts as pictures unless
     reported otherwise."""
     input_tokens = token_count(usage.get("input_tokens")) or 0
     output_tokens = token_count(usage.get("output_tokens")) or 0
@@ -281,8 +281,8 @@ def _picture_tokens(usage: Mapping[str, Any]) -> Usage:
 
 
 def _cache_writes(details: Mapping[str, Any], limit: int) -> tuple[int, int]:
-    """Return the tokens written to the cache for half an hour and for twelve; their sum is the
-    reported total, else that of the split, at most ``limit``."""
+    """Return the tokens written to the cache for half an hour and for twelve hours. Their sum is
+    the reported total, or otherwise the sum of the split, and at most ``limit``."""
     split = fields_in(details, "cache_write_tokens_details")
     long = token_count(split.get("ttl_12h_tokens")) or 0
     total = token_count(details.get("cache_write_tokens"))
@@ -327,8 +327,8 @@ _decode_ids = decoder(_AnswerIds)
 
 
 def issued_ids(body: bytes, stored: bool) -> list[str]:
-    """Return the ids that a whole answer hands out besides its own: of its conversation and
-    containers, and of its items when it is ``stored``."""
+    """Return the ids that a whole answer hands out besides its own: those of its conversation and
+    containers, and of its items if it is ``stored``."""
     if not stored and not any(mark in body for mark in _HANDED_OUT):
         return []
     try:
@@ -347,7 +347,7 @@ def issued_ids(body: bytes, stored: bool) -> list[str]:
 
 
 def issued_by_event(data: dict[str, Any], stored: bool) -> Iterator[object]:
-    """Yield the ids that an event of a stream hands out besides the response's own."""
+    """Yield the ids that a stream event hands out besides the response's own."""
     for path, response in objects(data.get("response"), ""):
         for _, conversation in objects(response.get("conversation"), path):
             yield conversation.get("id")
