@@ -68,7 +68,7 @@ class ServerSettings(_Section, frozen=True):
         ),
     ] = ()
     max_body_bytes: Annotated[
-        int, _number(1024, GIB, "bytes", "Largest request body, also after unpacking.")
+        int, _number(1024, GIB, "bytes", "Largest request body, also when decompressed.")
     ] = 33554432
     body_memory_bytes: Annotated[
         int,
@@ -76,13 +76,13 @@ class ServerSettings(_Section, frozen=True):
             1024,
             1024 * GIB,
             "bytes",
-            "Memory of a worker for request bodies, packed and unpacked, until they are handed on;"
+            "Memory of a worker for request bodies, compressed and not, until they go upstream;"
             " a user holds at most a quarter of it, a key an eighth, but always one whole body. At"
             " least server.max_body_bytes.",
         ),
     ] = 268435456
     max_upload_bytes: Annotated[
-        int, _number(1024, GIB, "bytes", "Largest form with files: pictures, sound.")
+        int, _number(1024, GIB, "bytes", "Largest form with files: images, audio.")
     ] = 104857600
     spool_dir: Annotated[
         str,
@@ -94,7 +94,7 @@ class ServerSettings(_Section, frozen=True):
             1024,
             1024 * GIB,
             "bytes",
-            "Disk of a worker for forms; shared as server.body_memory_bytes is. At least"
+            "Disk of a worker for forms; shared like server.body_memory_bytes. At least"
             " server.max_upload_bytes.",
         ),
     ] = 4294967296
@@ -135,8 +135,8 @@ class UpstreamSettings(_Section, frozen=True):
             0,
             DAY_S,
             "s",
-            "After this time without a data event a stream is started towards the client and cannot"
-            " fail over any more; 0: never.",
+            "After this time without a data event, the stream to the client is opened, and the call"
+            " no longer fails over; 0: never.",
         ),
     ] = 30
     max_event_bytes: Annotated[
@@ -159,17 +159,15 @@ class RoutingSettings(_Section, frozen=True):
     max_attempts: Annotated[
         int, _number(1, 100, "attempts", "How many attempts one call makes.")
     ] = 3
-    total_time_s: Annotated[int, _number(1, DAY_S, "s", "No attempt is begun after this time.")] = (
-        60
-    )
+    total_time_s: Annotated[int, _number(1, DAY_S, "s", "No attempt starts after this time.")] = 60
     retry_timeouts: Annotated[bool, _meaning("Whether a call fails over after a time-out.")] = False
     unknown_responses: Annotated[
         Literal["refuse", "pass"],
         _meaning(
-            "What happens to the id of something that an upstream account keeps, such"
-            " as a response or a file, that was not given out here and that no channel shares:"
-            " refuse answers 404; pass sends it on (of a response, a conversation, cached content:"
-            " when the group has one channel of the family), so whoever knows an id can read it."
+            "What happens to the id of an object stored in an upstream account, such as a response"
+            " or a file, that was not returned here and that no channel shares: refuse answers 404;"
+            " pass forwards it (a response, a conversation or cached content only if the group has"
+            " one channel of the family), so anybody who knows an id can read it."
         ),
     ] = "refuse"
 
@@ -196,7 +194,7 @@ class LimitsSettings(_Section, frozen=True):
     fallback: Annotated[
         Literal["share", "each", "refuse"],
         _meaning(
-            "Who counts while limits.url does not answer: as limits.nodes says by share and each;"
+            "Who counts while limits.url does not answer: share and each as for limits.nodes;"
             " refuse answers 503 to calls with limits."
         ),
     ] = "share"
@@ -227,11 +225,11 @@ class MoneySettings(_Section, frozen=True):
     unpriced: Annotated[
         Literal["refuse_dearer", "refuse", "serve"],
         _meaning(
-            "What happens to a call that asks for what its model has no price for: refuse_dearer"
-            " answers 403 to service tiers, speeds, regions, spoken answers and pictures that can"
-            " cost more than the plain rate; refuse to hosted tools, too; serve takes all. What is"
-            " served without a price is charged at the plain rate, a hosted tool not at all, and"
-            " listed as unpriced."
+            "What happens to a call that requests something its model has no price for:"
+            " refuse_dearer answers 403 to service tiers, speeds, regions, spoken answers and"
+            " images that can cost more than the plain rate; refuse also to hosted tools; serve"
+            " accepts all. What is served without a price is charged at the plain rate, a hosted"
+            " tool not at all, and listed as unpriced."
         ),
     ] = "refuse_dearer"
 
@@ -291,16 +289,16 @@ class JournalSettings(_Section, frozen=True):
             0,
             MAX_KEEP_DAYS,
             "days",
-            "How long the store remembers the journals of ended processes; 0: for ever.",
+            "How long the store remembers the journals of ended processes; 0: forever.",
         ),
     ] = 0
 
 
 class UsageSettings(_Section, frozen=True):
-    """Retention of usage; ledger, wallets and audit log are kept for ever."""
+    """Retention of usage; ledger, wallets and audit log are kept forever."""
 
     keep_days: Annotated[
-        int, _number(0, MAX_KEEP_DAYS, "days", "How long records of calls are kept; 0: for ever.")
+        int, _number(0, MAX_KEEP_DAYS, "days", "How long records of calls are kept; 0: forever.")
     ] = 0
     keep_sums_days: Annotated[
         int,
@@ -392,8 +390,7 @@ class LogSettings(_Section, frozen=True):
     file: Annotated[
         str,
         _optional(
-            "File to append to; SIGUSR1 opens it anew, after it was moved away. Empty:"
-            " standard error."
+            "File to append to; SIGUSR1 reopens it after it was moved away. Empty: standard error."
         ),
     ] = ""
 
@@ -412,7 +409,7 @@ class MailSettings(_Section, frozen=True, rename={"sender": "from"}):
     ] = ""
     sender: Annotated[
         str,
-        _optional("Address that mail is from, as sluice@example.com; needed with mail.url.", 254),
+        _optional("Sender address of mail, like sluice@example.com; required with mail.url.", 254),
     ] = ""
 
     def __repr__(self) -> str:

@@ -126,7 +126,7 @@ _KEY_LIMITS = {
     "key_tpm": Field(_NUMBER, "`tpm` of each of its upstream keys.", 0),
     "key_concurrency": Field(_NUMBER, "`concurrency` of each of its upstream keys.", 0),
 }
-_ENABLED = {"enabled": Field(Boolean(), "false: it exists and is not used.", True)}
+_ENABLED = {"enabled": Field(Boolean(), "false: it exists but is not used.", True)}
 
 # In the order in which entries are made: what is referred to comes first.
 KINDS: Mapping[str, Kind] = {
@@ -149,7 +149,7 @@ KINDS: Mapping[str, Kind] = {
                 RateList(),
                 "Prices of calls that were served under all conditions of `when`: `tier`, `speed`,"
                 " `geo`, `input_over` (tokens of input). Either a `factor` of the plain rate's"
-                " tokens, or whole prices (money.md). What is given replaces all.",
+                " tokens, or whole prices (money.md). What is given replaces all rates.",
                 [],
             ),
             "price_source": Field(
@@ -225,7 +225,9 @@ KINDS: Mapping[str, Kind] = {
                 HeaderMap(), "Additional headers of its requests.", {}, secret=True
             ),
             "remove_headers": Field(
-                ListOf(HEADER_NAME), "Headers that its requests do not have, of whoever.", []
+                ListOf(HEADER_NAME),
+                "Headers removed from its requests, from the client or the gateway.",
+                [],
             ),
             "body": Field(
                 BodyMap(),
@@ -237,7 +239,7 @@ KINDS: Mapping[str, Kind] = {
             **{
                 name: Field(
                     Optional(TIMEOUT_S),
-                    f"In place of the setting `upstream.{name}`.",
+                    f"Overrides the setting `upstream.{name}`.",
                     None,
                     "the setting",
                 )
@@ -251,7 +253,7 @@ KINDS: Mapping[str, Kind] = {
             ),
             "retry_timeouts": Field(
                 Optional(Boolean()),
-                "In place of the setting `routing.retry_timeouts`.",
+                "Overrides the setting `routing.retry_timeouts`.",
                 None,
                 "the setting",
             ),
@@ -268,7 +270,7 @@ KINDS: Mapping[str, Kind] = {
             "translate": Field(Boolean(), "false: only calls of its own family.", True),
             "options": Field(
                 OptionMap(),
-                "What its models can take, where that is not what is known of them (channels.md).",
+                "What its models accept, where the gateway's own table is wrong (channels.md).",
                 {},
             ),
             "shared_ids": Field(
@@ -289,7 +291,7 @@ KINDS: Mapping[str, Kind] = {
                 {},
             ),
             **_ENABLED,
-            "draining": Field(Boolean(), "true: no new calls; running ones go on.", False),
+            "draining": Field(Boolean(), "true: no new calls; running ones finish.", False),
         },
     ),
     "user": Kind(
@@ -297,14 +299,14 @@ KINDS: Mapping[str, Kind] = {
         {"name": NAME},
         {
             "role": Field(Choice(ROLES), "What it may do in the Hub.", "member"),
-            "balance": Field(_MONEY, "Credited once, when the user is made.", 0, once=True),
+            "balance": Field(_MONEY, "Credited once, when the user is created.", 0, once=True),
             "password": Field(
                 Optional(PASSWORD), "To sign in to the Hub.", None, "no sign-in", secret=True
             ),
             "mail": Field(Optional(MAIL), "Address of its alerts.", None, "no mail"),
             "groups": Field(
                 ListOf(NAME),
-                "Groups in which a member may make or move keys in the Hub; admins: all.",
+                "Groups in which a member may create or move keys in the Hub; admins: all.",
                 [DEFAULT_GROUP],
             ),
             "order": Field(

@@ -328,7 +328,7 @@ def _upstream_key(db: peewee.Database, rule: Rule, scope: Scope) -> Iterator[Fac
         if name is None or not kinds.listed(rule.settings["names"], name):
             continue
         mark = key.fingerprint[:8]
-        text = f"{name}: upstream key {mark or 'of the channel'} was put aside, {key.reason}"
+        text = f"{name}: upstream key {mark or 'of the channel'} was suspended, {key.reason}"
         link = f"/admin/channels/{segment(name)}"
         yield Fact({"channel": name, "upstream_key": mark}, text, key.since_ms, link)
 

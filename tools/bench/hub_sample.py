@@ -425,8 +425,8 @@ RULES = (
     ("upstream_key", {}, (0, 2)),
 )
 MESSAGES = (  # hours ago, kind, state, text, destination
-    (120, "upstream_key", "firing", "An upstream key of openai-main was put aside, 401", 2),
-    (119, "upstream_key", "over", "Over: an upstream key of openai-main was put aside", 2),
+    (120, "upstream_key", "firing", "An upstream key of openai-main was suspended, 401", 2),
+    (119, "upstream_key", "over", "Over: an upstream key of openai-main was suspended", 2),
     (30, "unpriced", "firing", "gpt-4.1: web_search is used without a price", 1),
     (5, "channel_down", "firing", "Channel openai-main is down since 09:32 UTC", 0),
     (4, "channel_down", "over", "Over: Channel openai-main is down since 09:32 UTC", 0),

@@ -48,8 +48,8 @@ Made by `make docs` from the table in conf/metrics.py; do not edit.
 counter does not fall when a worker is replaced, only when the gateway is restarted. No label names
 a user or key; `model` names configured models only, others are `_other`, and so are paths that are
 no endpoint. `status` and `error_code` are those of the usage record, `error_code` is empty when the
-call went well. Dashboard: [conf/grafana.json](../conf/grafana.json); alerts:
-[conf/alerts.yml](../conf/alerts.yml), with a run book in [alerts.md](alerts.md).
+call succeeded. Dashboard: [conf/grafana.json](../conf/grafana.json); alerts:
+[conf/alerts.yml](../conf/alerts.yml), with a runbook in [alerts.md](alerts.md).
 
 | metric | kind | labels | meaning |
 |---|---|---|---|

@@ -198,7 +198,7 @@ def test_an_upstream_key_that_is_put_aside(applied, alerts, database):
     alerts.rule("upstream_key")
     at_ms = database_ms(database)
     suspend(database, SuspendedKey(channel_id, mark, at_ms, at_ms + 10_000, 1, "401"))
-    text = f"openai-main: upstream key {mark[:8]} was put aside, 401"
+    text = f"openai-main: upstream key {mark[:8]} was suspended, 401"
     assert alerts.round() == [text]
     lift(database, (channel_id, mark))
     assert alerts.round() == [f"Over: {text}"]
