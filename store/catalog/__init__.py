@@ -1,1 +1,1 @@
-"""What the relay reads in memory: models, groups, channels, API keys."""
+"""Data that the relay reads from memory: models, groups, channels, API keys."""

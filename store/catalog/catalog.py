@@ -1,7 +1,7 @@
 """Groups, models, prices and channels as one immutable snapshot that a worker replaces as a whole.
 
-Reading it never waits. It holds upstream keys in clear, in memory only: no repr shows them. Loading
-is blocking and belongs in a thread.
+Reading it never waits. It has upstream keys in clear, in memory only; no repr shows them. Loading
+is blocking and must run in a thread.
 """
 
 import threading
@@ -27,8 +27,8 @@ from store.values.sealed_fields import open_headers, open_proxy
 EVERYTHING = "*"
 
 Losses = Mapping[tuple[str, str], int]
-"""(family of a call, family of a channel) -> how much is lost between them, less before more; what
-is not there cannot be translated."""
+"""(family of a call, family of a channel) -> the amount that the translation loses; channels with
+less loss come first. Pairs that are missing cannot be translated."""
 NOTHING_TRANSLATED: Losses = {}
 
 Post = Callable[[Callable[[], None]], None]
@@ -36,8 +36,8 @@ Post = Callable[[Callable[[], None]], None]
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The rights of keys of a group; models None: all. Limits of 0: none. `translate`: also
-    channels that speak another family than the call. `features`: those that calls may ask for."""
+    """The rights of keys of a group. `models` None: all. Limits of 0: none. `translate`: calls may
+    use channels of another family. `features`: those that calls may request."""
 
     name: str
     multiplier_ppm: int
@@ -57,7 +57,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A public model; `prices` are (effective_ms, Prices) in order of time."""
+    """A public model. `prices` are (effective_ms, Prices) in order of time."""
 
     name: str
     context_tokens: int | None
@@ -67,9 +67,9 @@ class Model:
     prices: tuple[tuple[int, Prices], ...]
 
     def prices_at(self, now_ms: int) -> Prices | None:
-        """Return the prices in force; before the first the first ones, None when it has none at
-        all. The first ones, so that a clock a little behind the operator's makes no model
-        vanish."""
+        """Return the prices in force, or None if the model has none at all. Before the first prices
+        take effect, return those, so that a model does not vanish because a clock is slightly
+        behind the operator's."""
         for effective_ms, prices in reversed(self.prices):
             if effective_ms <= now_ms:
                 return prices
@@ -78,9 +78,9 @@ class Model:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """The route to an upstream: by a proxy (its URL, with the login), with the
-    certificates of a file instead of the system's; None: the default. `guarded`: the proxy is at no
-    private address where `upstream.allow_private` is false."""
+    """The route to an upstream: by a proxy (its URL, with the login), with the certificates of a
+    file instead of the system's. None: the default. `guarded`: the proxy must not be at a private
+    address if `upstream.allow_private` is false."""
 
     proxy: str | None = field(default=None, repr=False)
     ca_file: str | None = None
@@ -89,17 +89,17 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class Channel:
-    """One upstream account; `models` maps public to upstream names, keys may be empty.
+    """One upstream account. `models` maps public to upstream names; `keys` may be empty.
 
-    `fingerprints` stand for the keys, in their order, wherever the store or another process has to
-    tell one from another. Limits of 0: none; `key_rpm` and its like are of each upstream key.
-    `extra_headers`: name in lower case -> value, sent with each request. `translate`: it takes
-    calls of the families in `losses`, too, each with how much is lost. `options`: what its models
-    can take, where that is not what is known of them. `shared_ids`: what its account keeps and all
-    its users may name: ids, or beginnings of ids with a `*`. What the operator pays is
-    `cost_factor_ppm` of the list price, or of some models, by public name, what `cost` says.
-    `body`: edits of its requests; `remove_headers`: lower-case names of headers that they do not
-    have. Time-outs and `retry_timeouts` of None: the settings'.
+    `fingerprints` identify the keys, in their order, for the store and other processes. Limits of
+    0: none. `key_rpm` and the like are limits of each upstream key. `extra_headers`: name in lower
+    case -> value, sent with each request. `translate`: it also takes calls of the families in
+    `losses`, each with the amount lost. `options`: the abilities of its models where they differ
+    from the known ones. `shared_ids`: ids, or prefixes of ids with a `*`, of stored objects of its
+    account that all its users may name. The operator pays `cost_factor_ppm` of the list price, or
+    for some models, by public name, the prices in `cost`. `body`: edits of its requests.
+    `remove_headers`: lower-case names of headers to remove from them. Time-outs and
+    `retry_timeouts` of None: those of the settings.
     """
 
     id: str
@@ -150,30 +150,33 @@ class Channel:
     def times_of(
         self, model: str, first_byte_timeout_s: int, idle_timeout_s: int
     ) -> tuple[int, int]:
-        """Return the time-outs of a model, by its public name, in place of those of the settings:
-        its own, else the channel's."""
+        """Return the time-outs of a model, by its public name: its own, else the channel's, else
+        those of the settings."""
         own = self.model_times.get(model, {})
         first_byte_s = own.get("first_byte_timeout_s") or self.first_byte_timeout_s
         idle_s = own.get("idle_timeout_s") or self.idle_timeout_s
         return first_byte_s or first_byte_timeout_s, idle_s or idle_timeout_s
 
     def leads_elsewhere(self, before: "Channel") -> bool:
-        """Return whether requests go elsewhere, or by another route, than before a change."""
+        """Return whether requests go to another address, or by another route, than before a
+        change."""
         now = (self.vendor, self.base_url, self.route, self.extra_headers)
         return now != (before.vendor, before.base_url, before.route, before.extra_headers)
 
     def answers(self, family: str) -> bool:
-        """Return whether it serves calls of a family: its own, or one translated to that."""
+        """Return whether the channel serves calls of a family: its own, or one that can be
+        translated to it."""
         return self.family == family or (self.translate and family in self.losses)
 
     def rank(self, family: str) -> tuple[int, int]:
-        """Return its place among the candidates of a call of a family: native ones first, then by
-        fewest losses, then by priority. Lower is better; one rank shares the calls by weight."""
+        """Return the channel's rank among the candidates of a call of a family: native ones first,
+        then by fewest losses, then by priority. Lower is better. Channels of the same rank share
+        the calls by weight."""
         lost = 0 if self.family == family else 1 + self.losses.get(family, 0)
         return lost, -self.priority
 
     def shares(self, stored_id: str) -> bool:
-        """Return whether all its users may name something stored by its account."""
+        """Return whether all the channel's users may name an object stored by its account."""
         return any(
             stored_id.startswith(pattern[:-1]) if pattern.endswith("*") else stored_id == pattern
             for pattern in self.shared_ids
@@ -181,16 +184,16 @@ class Channel:
 
     @property
     def takes_calls(self) -> bool:
-        """Return whether it takes new calls, other than those about what it has stored."""
+        """Return whether the channel takes new calls, other than those about what it has stored."""
         return self.enabled and not self.draining
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The catalogue at one moment; `version` is the change log's, `faults` what was left out.
+    """The catalogue at one time. `version` is the change log's; `faults` lists what was left out.
 
-    `read_ms`: that moment by the database's clock, which `keys_aside` goes by, too. Times of prices
-    are by the clock of this process.
+    `read_ms` is that time by the database's clock, which `suspended_keys` uses, too. Times of
+    prices are by the clock of this process.
     """
 
     version: int
@@ -200,14 +203,14 @@ class Snapshot:
     faults: tuple[str, ...] = ()
     suspended_keys: Mapping[KeyName, SuspendedKey] = field(default_factory=dict)
     read_ms: int = 0
-    base_url: str = ""  # {base_url} as it was set in the Hub
+    base_url: str = ""  # {base_url} as set in the Hub
     _memo: dict[tuple[str, str, str], tuple[Channel, ...]] = field(
         default_factory=dict, repr=False, compare=False
     )
     _serving: Mapping[str, Sequence[Channel]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        # Made here, in the thread that loads it: lists ask for each model in turn.
+        # Built here, in the thread that loads it, since lists look up every model.
         serving: dict[str, list[Channel]] = {}
         for channel in self.channels:
             if channel.enabled:
@@ -217,13 +220,13 @@ class Snapshot:
 
     def candidates(self, group: str, model: str, family: str) -> tuple[Channel, ...]:
         """Return the channels that may take a call for a model of a group in a family, native or
-        translated, best rank first. Empty when the group may not use the model, or it is disabled
-        or has no prices."""
+        translated, best rank first. Empty if the group may not use the model, or if the model is
+        disabled or has no prices."""
         key = (group, model, family)
         channels = self._memo.get(key)
         if channels is None:
             if not self.permits(group, model):
-                # Not remembered: clients may send any name.
+                # Not cached, since clients may send any name.
                 return ()
             channels = self._memo[key] = tuple(c for c in self._search(key) if c.takes_calls)
         return channels
@@ -232,7 +235,7 @@ class Snapshot:
         self, group: str, model: str, rule: "Rule", *, draining: bool = False
     ) -> tuple[Channel, ...]:
         """Return the channels that may take a call for a model of a group at an endpoint beside
-        chat, best rank first; `draining`: also those that take no new calls."""
+        chat, best rank first. `draining` includes those that take no new calls."""
         key = (group, model, rule.key + "/" if draining else rule.key)
         channels = self._memo.get(key)
         if channels is None:
@@ -259,14 +262,15 @@ class Snapshot:
 
     def takes(self, group: str, channel: Channel, family: str) -> bool:
         """Return whether a channel serves calls of a group in a family: its own, or one that is
-        translated to that, unless the group forbids it."""
+        translated to it, unless the group forbids that."""
         if channel.family == family:
             return True
         stored = self.groups.get(group)
         return stored is not None and stored.translate and channel.answers(family)
 
     def native(self, group: str, family: str) -> tuple[Channel, ...]:
-        """Return enabled channels of a group that speak a family, whatever models they serve."""
+        """Return the enabled channels of a group that speak a family, whatever models they
+        serve."""
         return tuple(
             channel
             for channel in self.channels
@@ -274,15 +278,16 @@ class Snapshot:
         )
 
     def channels_of(self, model: str) -> Sequence[Channel]:
-        """Return the enabled channels that have a model, of whatever groups."""
+        """Return the enabled channels of all groups that have a model."""
         return self._serving.get(model, ())
 
     def channel(self, channel_id: str) -> Channel | None:
-        """Return the channel of an id, even a disabled one."""
+        """Return the channel with an id, even a disabled one."""
         return next((channel for channel in self.channels if channel.id == channel_id), None)
 
     def pinned(self, channel: Channel, fingerprint: str) -> tuple[Channel, ...]:
-        """Return the channel as the only candidate, with this key; with all when it is gone."""
+        """Return the channel as the only candidate, with only this key, or with all keys if it was
+        removed."""
         key = ("", channel.id, fingerprint)
         channels = self._memo.get(key)
         if channels is None:
@@ -291,20 +296,22 @@ class Snapshot:
                 keys, marks = (channel.keys[place],), (fingerprint,)
                 channel = replace(channel, keys=keys, fingerprints=marks)
             elif fingerprint:
-                # Not remembered: there may be any number of removed keys.
+                # Not cached, since any number of keys may have been removed.
                 return (channel,)
             channels = self._memo[key] = (channel,)
         return channels
 
     def listed(self, key: KeyEntry, family: str) -> list[Model]:
-        """Return the models this key can call by the entry of this family now, in order of name."""
+        """Return the models that this key can call now by the entry of this family, in order of
+        name."""
         group = self.groups.get(key.group)
         if group is None or family not in group.entries:
             return []
         return [m for m in self._allowed(key) if self.serves(key.group, m.name, family)]
 
     def listed_at(self, key: KeyEntry, entry: str, rule: "Rule") -> list[Model]:
-        """Return the models this key can call now at an endpoint beside chat, in order of name."""
+        """Return the models that this key can call now at an endpoint beside chat, in order of
+        name."""
         group = self.groups.get(key.group)
         if group is None or entry not in group.entries:
             return []
@@ -319,8 +326,7 @@ class Snapshot:
         return [self.models[name] for name in sorted(names)]
 
     def permits(self, group_name: str, model_name: str) -> bool:
-        """Return whether a group may use a model that is enabled and has prices, on whatever
-        channel."""
+        """Return whether a group may use a model that is enabled and has prices, on any channel."""
         group, model = self.groups.get(group_name), self.models.get(model_name)
         if group is None or model is None or group.disabled or model.disabled:
             return False
@@ -337,7 +343,7 @@ class Snapshot:
 
 
 class Rule(Protocol):
-    """The rule of an endpoint: which channels can take its calls. `key`: family and name."""
+    """The rule of an endpoint: which channels can take its calls. `key` is family and name."""
 
     @property
     def key(self) -> str: ...
@@ -346,14 +352,15 @@ class Rule(Protocol):
 
 
 EMPTY = Snapshot(version=-1, groups={}, models={}, channels=())
-"""What a worker has before the store was read for the first time."""
+"""The snapshot of a worker before the store was read for the first time."""
 
 
 @in_snapshot
 def load_snapshot(
     db: peewee.Database, cipher: Cipher, losses: Losses = NOTHING_TRANSLATED
 ) -> Snapshot:
-    """Read everything at one moment; blocking. `losses`: see Losses. Raises StoreUnavailable."""
+    """Read everything in one snapshot. Blocking. For `losses` see Losses. Raises
+    StoreUnavailable."""
     faults: list[str] = []
     at_ms = database_ms(db)
     return Snapshot(
@@ -369,7 +376,7 @@ def load_snapshot(
 
 
 def losses_to(family: str, losses: Losses) -> dict[str, int]:
-    """Return the families whose calls channels of a family can take, each with how much is lost."""
+    """Return the families whose calls channels of a family can take, each with the amount lost."""
     return {calling: lost for (calling, spoken), lost in losses.items() if spoken == family}
 
 
@@ -396,7 +403,8 @@ def _permitted(models: Sequence[str]) -> frozenset[str] | None:
 
 
 def load_models(db: peewee.Database, ahead_ms: int = 0) -> list[Model]:
-    """Return all models, in the caller's transaction; times of prices less `ahead_ms`."""
+    """Return all models, in the caller's transaction. `ahead_ms` is subtracted from the times of
+    prices."""
     prices: dict[str, list[tuple[int, Prices]]] = {}
     price, row = tables.Price, tables.Model
     price_rows: Any = price.select().order_by(price.effective_ms).bind(db).dicts()
@@ -414,7 +422,7 @@ def load_models(db: peewee.Database, ahead_ms: int = 0) -> list[Model]:
 
 
 def own_prices(row: Mapping[str, Any]) -> dict[str, int]:
-    """Return the prices that a row of the prices table has, nanos by meter."""
+    """Return the prices in a row of the prices table, nanos by meter."""
     columns = {name: row[name] for name in COLUMN_METERS if row[name] is not None}
     return {**columns, **(row["other_meters"] or {})}
 
@@ -454,7 +462,7 @@ def _channels(
 
 
 def _channel(row: dict[str, Any], sealed: Sequence[tuple[str, str]], cipher: Cipher) -> Channel:
-    """Return a channel of its row and its (sealed key, fingerprint)s. Raises Unreadable."""
+    """Return a channel from its row and its (sealed key, fingerprint) pairs. Raises Unreadable."""
     proxy, ca_file = open_proxy(cipher, row.pop("proxy")), row.pop("ca_file")
     guarded = bool(row.pop("proxy_guarded"))
     row["groups"] = frozenset(row["groups"])
@@ -474,12 +482,13 @@ def _channel(row: dict[str, Any], sealed: Sequence[tuple[str, str]], cipher: Cip
 
 
 class Refresh:
-    """Brings changes of the store into a running worker each second: keys, and a new snapshot.
+    """The poll that brings changes of the store into a running worker each second: keys, and a new
+    snapshot.
 
-    Runs in the writer's thread, and in a look-up thread when a key was found there: a new key may
-    come with a new group and new models. `post` hands what it read to the loop's thread, which
-    calls `on_snapshot` and `on_changes`. While the store is unreachable nothing is called, so that
-    the last snapshot stays in use. `losses`: what snapshots can translate.
+    Runs in the writer's thread, and in a look-up thread when a key was found there, since a new key
+    may need a new group and new models. `post` runs functions in the loop's thread: `on_snapshot`
+    and `on_changes` get what was read. While the store is unreachable, nothing is called and the
+    last snapshot stays in use. `losses`: the translations that snapshots support.
     """
 
     def __init__(
@@ -500,7 +509,7 @@ class Refresh:
         self._lock = threading.Lock()
 
     def poll(self, db: peewee.Database) -> None:
-        """Look for changes since the last call. Blocking. Raises StoreUnavailable."""
+        """Read the changes since the last call. Blocking. Raises StoreUnavailable."""
         with self._lock:
             self._poll(db)
 

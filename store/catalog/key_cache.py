@@ -1,11 +1,11 @@
 """The API keys that a worker has cached: looked up in threads, invalidated by the change log.
 
 Belongs to one event loop. A cached key costs one hash and one dictionary look-up, by a mark: a
-keyed hash that is worthless outside this process (the store's own digest is slower, for look-ups
-there, and for the first use of a key that was read at start). Unknown keys are cached for a second
-and apart from the others, so that guesses evict no customer. While the store is away cached keys
-stay valid, even when a change to one was noticed but could not be read. No database access here:
-`load` is given.
+keyed hash that is worthless outside this process. The store's own digest, which is slower, is used
+for look-ups there, and at the first use of a key that was read at start. Unknown keys are cached
+for a second and separately, so that guesses evict no customer. While the store is unavailable,
+cached keys stay valid, even if a change to one was noticed but could not be read. No database
+access here: `load` is passed in.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ STALE_RETRY_MS = 1_000
 
 
 class Miss(enum.Enum):
-    """The answer of `peek` when only the store knows."""
+    """The result of `peek` if only the store has the answer."""
 
     MISS = enum.auto()
 
@@ -63,30 +63,30 @@ class KeyCache:
         self._executor = executor
         self._peppers = list(peppers)
         self._marking = hashlib.blake2s(key=os.urandom(hashlib.blake2s.MAX_KEY_SIZE))
-        self._marking.update(b"\0")  # takes the key in, once for all
+        self._marking.update(b"\0")  # hashes the key once
         self._clock = clock
         self._limit = limit
-        # By mark, those that are not used yet by digest; the least recently used first.
+        # By mark, or by digest if not used yet. The least recently used first.
         self._known: OrderedDict[bytes, _Known] = OrderedDict()
         self._unused: set[bytes] = set()  # digests among them
         self._unknown: OrderedDict[bytes, int] = OrderedDict()
         self._by_ref: dict[str, set[bytes]] = {}
         self._flights: dict[bytes, asyncio.Task[KeyEntry | None]] = {}
-        self.generation = 0  # of what `load` reads: counts the changes
+        self.generation = 0  # of what `load` reads; counts the changes
 
     def peek(self, secret: str) -> KeyEntry | Miss | None:
-        """Return the key without waiting, None for no such key, or MISS."""
+        """Return the key without waiting, None if there is no such key, or MISS."""
         return self._peek(secret, self._mark(secret))
 
     async def get(self, secret: str) -> KeyEntry | None:
-        """Return the key, or None for no such key. Raises StoreUnavailable."""
+        """Return the key, or None if there is no such key. Raises StoreUnavailable."""
         mark = self._mark(secret)
         entry = self._peek(secret, mark)
         if not isinstance(entry, Miss):
             return entry
         cached = self._known.get(mark)
         flight = self._flights.get(mark) or self._start(secret, mark)
-        # asyncio.wait does not cancel the flight when this caller is cancelled or times out.
+        # asyncio.wait does not cancel the flight if this caller is cancelled or times out.
         await asyncio.wait({flight}, timeout=LOAD_WAIT_S if cached is None else STALE_WAIT_S)
         try:
             if flight.done():
@@ -99,8 +99,8 @@ class KeyCache:
             return self._in_time(cached.entry)
 
     def fill(self, keys: Sequence[tuple[bytes, KeyEntry]], generation: int) -> bool:
-        """Take keys with their digests, those used last first, as they were read in a generation;
-        False when there is no room for more. They give way before all that were used here."""
+        """Add keys with their digests, the last used first, as they were read in a generation.
+        Return False if there is no room for more. They are evicted before all keys used here."""
         for digest, entry in keys:
             if len(self._known) >= self._limit:
                 return False
@@ -111,7 +111,7 @@ class KeyCache:
         return True
 
     def apply_changes(self, changes: Changes) -> None:
-        """Apply the change log; on the loop. An incomplete log makes all entries stale."""
+        """Apply the change log, on the loop. An incomplete log makes all entries stale."""
         refs = {change.ref for change in changes.changes if change.kind == KEYS}
         if changes.complete and not refs:
             return
@@ -127,7 +127,7 @@ class KeyCache:
                 cached.stale, cached.retry_at_ms = True, 0
 
     def _mark(self, secret: str) -> bytes:
-        marking = self._marking.copy()  # a third of what it takes to begin with the key
+        marking = self._marking.copy()  # a third of the time that hashing the key takes
         marking.update(secret.encode("utf-8", "surrogatepass"))
         return marking.digest()
 
@@ -149,9 +149,9 @@ class KeyCache:
         return MISS
 
     def _use(self, mark: bytes, key_digests: list[bytes]) -> bool:
-        """Return whether a key that was read at start has one of these digests: from now on it is
-        found by its mark. One under an older pepper is looked up, too, which moves it to the
-        newest."""
+        """Return whether a key that was read at start has one of these digests. From now on it is
+        found by its mark. If the digest has an older pepper, the key is also looked up, which moves
+        it to the newest."""
         for digest in key_digests:
             if digest in self._unused:
                 cached = self._known[digest]
@@ -162,7 +162,7 @@ class KeyCache:
         return False
 
     def _in_time(self, entry: KeyEntry | None) -> KeyEntry | None:
-        """Return the entry, unless its secret was rotated away and its overlap is over."""
+        """Return the entry, or None if its secret was rotated and the overlap has ended."""
         if entry is None or entry.valid_until_ms is None:
             return entry
         return entry if self._clock() < entry.valid_until_ms else None
@@ -185,13 +185,13 @@ class KeyCache:
         generation = self.generation
         loop = asyncio.get_running_loop()
         entry = await loop.run_in_executor(self._executor, self._load, key_digests)
-        # A change that was applied meanwhile may be newer than what was read: do not keep it.
+        # A change applied meanwhile may be newer than what was read, so do not cache it.
         if generation == self.generation:
             self._remember(mark, key_digests, entry)
         return entry
 
     def _remember(self, mark: bytes, key_digests: list[bytes], entry: KeyEntry | None) -> None:
-        """Cache the key of these digests."""
+        """Cache the key with these digests, or that there is none."""
         self._forget(mark)
         if entry is None:
             self._unknown[mark] = self._clock()

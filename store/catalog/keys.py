@@ -1,6 +1,6 @@
-"""API keys: finding one by the digest of its secret, and exchanging or ending it.
+"""API keys: finding one by the digest of its secret, rotating and revoking it.
 
-Keys are made, changed and removed by edit.py and apply.py; here is what is special to keys.
+edit.py and apply.py create, change and remove keys. Here is what is specific to keys.
 """
 
 import ipaddress
@@ -36,17 +36,17 @@ log = logging.getLogger(__name__)
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 OVERLAP_S = 24 * 3600
-"""How long an exchanged secret works on, unless it is said."""
+"""The overlap of a rotated secret, unless it is given."""
 REASON_CHARS = 200
-MAX_DAYS = 400  # with calls, that are looked at for the last use of keys
+MAX_DAYS = 400  # days with calls that are searched for the last use of keys
 MAX_MOVES = 10_000
-"""That wait; a key whose move is dropped is noted again at its next look-up."""
-REST_S = 0.01  # between two portions of keys: others need the interpreter, too
+"""The most waiting moves. A key whose move is dropped is noted again at its next look-up."""
+REST_S = 0.01  # between two batches of keys: others need the interpreter, too
 
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """A user's subscription to a plan, by the plan's name; `window` is that of its quota."""
+    """A user's subscription to a plan, by the plan's name. `window` is that of its quota."""
 
     id: str
     plan: str
@@ -57,12 +57,13 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True)
 class KeyEntry:
-    """A key as calls need it; `valid_until_ms`: the end of a rotated secret.
+    """A key as calls need it. `valid_until_ms` is the end of a rotated secret.
 
-    models None: no narrowing. `disabled` is also true when the user is disabled. `limit_window` and
-    `user_limit_window` None: no spend limit. `subscriptions`: those of the user that, like their
-    plans, are not disabled and that were not over when this was read, soonest end first; some may
-    start later. Limits of 0: none; those of the user hold for all its keys together.
+    `models` None: no restriction. `disabled` is also true if the user is disabled. `limit_window`
+    and `user_limit_window` None: no spend limit. `subscriptions` are those of the user that were
+    not over when this was read and that, like their plans, are not disabled, the first to end
+    first. Some may start later. Limits of 0: none. Those of the user apply to all of the user's
+    keys together.
     """
 
     id: str
@@ -105,8 +106,8 @@ _COLUMNS = {
     "group": "COALESCE(g.\"name\", '')",
     "valid_until_ms": 's."valid_until_ms"',
 }
-# Raw SQL: a key's first call waits for this look-up, which takes 560 µs of CPU by the query builder
-# and 21 so (SQLite, Python 3.11).
+# Raw SQL: a key's first call waits for this look-up, which takes 560 µs of CPU with the query
+# builder and 21 µs this way (SQLite, Python 3.11).
 _KEYS = f"""SELECT {", ".join(_COLUMNS.values())}, s."digest"
   FROM "key_secrets" s
   JOIN "api_keys" k ON k."id" = s."key_id"
@@ -124,17 +125,17 @@ _SUBSCRIPTIONS = """SELECT s."id", p."name", p."window", s."starts_ms", s."expir
 
 
 def find_key(db: peewee.Database, wanted: Sequence[bytes]) -> KeyEntry | None:
-    """Return the key that has one of these digests, or None; the end of a rotated secret is not
-    judged: it is given by the clock of this process. Blocking: in threads only. Raises
+    """Return the key that has one of these digests, or None. The end of a rotated secret is given
+    by this process's clock and not checked here. Blocking: only in threads. Raises
     StoreUnavailable."""
     keys = snapshot_read(db, lambda: _read(db, _FIND, wanted))
     return keys[0][1] if keys else None
 
 
 def keys_of(db: peewee.Database, ids: Sequence[str]) -> list[tuple[bytes, KeyEntry]]:
-    """Return each digest that opens one of these keys, at most PORTION of them, and the key; in the
-    order of the ids. Those that are revoked, or gone, are left out. Blocking: in threads only.
-    Raises StoreUnavailable."""
+    """Return each digest that opens one of these keys, and the key, in the order of the ids. At
+    most PORTION ids. Revoked and removed keys are left out. Blocking: only in threads. Raises
+    StoreUnavailable."""
     keys = snapshot_read(db, lambda: _read(db, _OF_IDS, ids))
     place = {key_id: number for number, key_id in enumerate(ids)}
     return sorted(keys, key=lambda key: place[key[1].id])
@@ -179,8 +180,8 @@ def _entry(row: dict[str, Any], subscriptions: tuple[Subscription, ...]) -> KeyE
 
 
 def digests_of(db: peewee.Database, key_id: str) -> list[bytes]:
-    """Return the digests that open a key, the ones without an end first; empty when there is no
-    such key. Blocking. Raises StoreUnavailable."""
+    """Return the digests that open a key, those without an end first, empty if there is no such
+    key. Blocking. Raises StoreUnavailable."""
     end = KeySecret.valid_until_ms
     query = KeySecret.select(KeySecret.digest).where(KeySecret.key_id == key_id)
     rows = select_rows(db, query.order_by(end.is_null(False), end.desc()))
@@ -197,7 +198,8 @@ def in_use(db: peewee.Database, secret: str, peppers: Sequence[str]) -> str | No
 
 
 def add_secret(db: peewee.Database, key_id: str, secret: str, peppers: Sequence[str]) -> None:
-    """Let a secret open a key from now on. In a transaction; Conflict when it is in use."""
+    """Let a secret open a key from now on. In a transaction. Raises Conflict if the secret is in
+    use."""
     if in_use(db, secret, peppers) is not None:
         raise Conflict("this secret is in use already")
     row = {
@@ -218,7 +220,7 @@ def replace_secret(db: peewee.Database, key_id: str, secret: str, peppers: Seque
 
 @dataclass(frozen=True, slots=True)
 class Rotation:
-    """The exchange of a secret: the new one (None: generated), and the overlap of the old one."""
+    """The rotation of a secret: the new one (None: generated), and the overlap of the old one."""
 
     peppers: Sequence[str]
     overlap_s: int = 0
@@ -227,8 +229,8 @@ class Rotation:
 
 @in_transaction
 def rotate(db: peewee.Database, key_id: str, rotation: Rotation, actor: str) -> str:
-    """Give a key a new secret; the old ones work for `overlap_s` more. The new secret. NotFound,
-    Refused (revoked, or a given secret that cannot be taken)."""
+    """Give a key a new secret. The old ones work for another `overlap_s`. Return the new secret.
+    Raises NotFound, and Refused if the key is revoked or the given secret is invalid."""
     secret = key_secrets.make_secret() if rotation.secret is None else rotation.secret
     try:
         key_secrets.check_given(secret)
@@ -256,7 +258,8 @@ def rotate(db: peewee.Database, key_id: str, rotation: Rotation, actor: str) -> 
 
 @in_transaction
 def revoke(db: peewee.Database, key_id: str, actor: str, reason: str = "") -> None:
-    """End a key for good; done already: changes nothing. NotFound. `reason`: for its owner."""
+    """Revoke a key permanently. Does nothing if it is revoked already. `reason`: for its owner.
+    Raises NotFound."""
     row = _row(db, key_id)
     if row["revoked_ms"] is not None:
         return
@@ -269,8 +272,8 @@ def revoke(db: peewee.Database, key_id: str, actor: str, reason: str = "") -> No
 def set_key_enabled(
     db: peewee.Database, key_id: str, enabled: bool, actor: str, reason: str = ""
 ) -> None:
-    """Disable or enable a key; so already: changes nothing. NotFound; Refused when revoked.
-    `reason`: for its owner."""
+    """Enable or disable a key. Does nothing if that is its state already. `reason`: for its owner.
+    Raises NotFound, and Refused if the key is revoked."""
     row = _row(db, key_id)
     if row["revoked_ms"] is not None:
         raise Refused(["the key is revoked; that cannot be undone"])
@@ -288,7 +291,7 @@ def _stop(actor: str, action: str, row: Mapping[str, Any], reason: str) -> audit
 
 
 def _row(db: peewee.Database, key_id: str) -> dict[str, Any]:
-    """Return the row of a key with `display`, its name as the audit log has it."""
+    """Return the row of a key, with its name in the audit log as `display`."""
     query = (
         ApiKey.select(ApiKey, User.name.alias("user"))
         .join(User, on=(User.id == ApiKey.user_id))
@@ -301,8 +304,8 @@ def _row(db: peewee.Database, key_id: str) -> dict[str, Any]:
 
 
 def recent_keys(db: peewee.Database, limit: int) -> Iterator[list[tuple[bytes, KeyEntry]]]:
-    """Return the keys last used, at most ``limit`` of them, latest first, some at a time: each
-    digest that opens one, with the key. Blocking: in threads only. Raises StoreUnavailable."""
+    """Yield the last used keys, at most `limit` of them, latest first, in batches: each digest that
+    opens one, with the key. Blocking: only in threads. Raises StoreUnavailable."""
     ids, pause = islice(_ids(db, limit), limit), threading.Event()
     while portion := list(islice(ids, database.PORTION)):
         yield keys_of(db, portion)
@@ -318,7 +321,7 @@ def _ids(db: peewee.Database, limit: int) -> Iterator[str]:
 
 
 def _used(db: peewee.Database) -> Iterator[str]:
-    """Return ids of keys by the last day that they were used; they come again on earlier days."""
+    """Yield ids of keys by the last day of use. They repeat on earlier days."""
     table = UsageByUser
     last = raw_rows(db, table.select(fn.MAX(table.day)))
     for _ in range(MAX_DAYS):
@@ -344,9 +347,10 @@ class _Move:
 
 
 class PepperMoves:
-    """Keys whose digests are to move to the first of these peppers; without peppers none is moved.
+    """The keys whose digests must move to the first of these peppers. Without peppers none is
+    moved.
 
-    A digest can only be made again while the secret is seen, so the look-up of a used key notes it
+    A digest can only be computed while the secret is seen. So the look-up of a used key notes it
     (in its thread), and the writer replaces the old one. Nothing else uses a digest.
     """
 
@@ -355,12 +359,13 @@ class PepperMoves:
         self._waiting: deque[_Move] = deque(maxlen=MAX_MOVES)
 
     def note(self, marks: Sequence[bytes]) -> None:
-        """A key was found by one of the digests of its secret, newest pepper first."""
+        """Note that a key was found by one of the digests of its secret, newest pepper first."""
         if len(marks) > 1 and self._pepper_id:
             self._waiting.append(_Move(marks[0], marks[1:]))
 
     def write(self, db: peewee.Database) -> None:
-        """Replace what waits. Blocking, idempotent. StoreUnavailable: the rest waits on."""
+        """Replace the waiting digests. Blocking, idempotent. Raises StoreUnavailable; the rest
+        stays queued."""
         while self._waiting:
             move = self._waiting.popleft()
             try:

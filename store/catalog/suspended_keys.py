@@ -1,8 +1,9 @@
 """Upstream keys that their vendor refuses, suspended for all gateways of a store.
 
-The worker that meets the refusal acts at once, in memory (handlers/relay/routing/health.py); a row
+The worker that gets the refusal acts at once, in memory (handlers/relay/routing/health.py). A row
 is for other workers and nodes, those that start later, and the operator. A row is removed when a
-probe succeeds, by an operator, and with the key itself. Blocking, except News.
+probe succeeds, by an operator, and with the key itself. Blocking, except the methods of KeyReports
+that queue.
 """
 
 import logging
@@ -23,19 +24,20 @@ from store.values.fields import Instant
 log = logging.getLogger(__name__)
 
 MAX_SUSPENDED_MS = 3_600_000
-"""The longest time without a new refusal: a later end comes from a wrong clock."""
+"""The longest time without a new refusal. A later end comes from a wrong clock."""
 MAX_REPORTS = 10_000
 SHOWN_FINGERPRINT_CHARS = 8
 
 KeyName = tuple[str, str]
-"""Id of the channel and fingerprint of the key ("": the channel has no keys)."""
+"""Id of the channel and fingerprint of the key ("" if the channel has no keys)."""
 
 _INSTANT = Instant()
 
 
 @dataclass(frozen=True, slots=True)
 class SuspendedKey:
-    """A key not used before `until_ms`, by the database's clock; `times`: refusals in a row."""
+    """A key not used before `until_ms`, by the database's clock. `times` counts consecutive
+    refusals."""
 
     channel_id: str
     fingerprint: str
@@ -51,16 +53,16 @@ class SuspendedKey:
 
 
 def load_suspended_keys(db: peewee.Database) -> dict[KeyName, SuspendedKey]:
-    """Return all rows; inside a snapshot read of the caller."""
+    """Return all rows, inside a snapshot read of the caller."""
     rows = [SuspendedKey(*row) for row in select_rows(db, Row.select())]
     return {suspended.name: suspended for suspended in rows}
 
 
 @in_transaction
 def suspend(db: peewee.Database, suspended: SuspendedKey) -> bool:
-    """Note that a key was refused at `suspended.since_ms`; True when that is new.
+    """Note that a key was refused at `suspended.since_ms`. Return whether that is new.
 
-    Nothing is written when another worker was first, or when the channel no longer has the key.
+    Nothing is written if another worker was first, or if the channel no longer has the key.
     `since_ms` of an existing row stays. Idempotent.
     """
     changes.lock(db)
@@ -81,7 +83,8 @@ def suspend(db: peewee.Database, suspended: SuspendedKey) -> bool:
 
 @in_transaction
 def lift(db: peewee.Database, name: KeyName) -> bool:
-    """Lift the suspension of a key that answers again; False without one. Idempotent."""
+    """Lift the suspension of a key that answers again. Return False if there was none.
+    Idempotent."""
     changes.lock(db)
     deleted = _delete(db, name)
     if deleted:
@@ -91,8 +94,8 @@ def lift(db: peewee.Database, name: KeyName) -> bool:
 
 @in_transaction
 def reinstate(db: peewee.Database, channel: Mapping[str, Any], key: int | None, actor: str) -> int:
-    """Lift suspensions of a channel by position (from 1; None: all); return how many. Audited.
-    `channel`: as list_objects returns it. Refused when no such key is suspended."""
+    """Lift suspensions of a channel by position (from 1; None: all). Return how many. Audited.
+    `channel` is as list_objects returns it. Raises Refused if no such key is suspended."""
     changes.lock(db)
     keys = _by_channel(db).get(channel["id"], [])
     chosen = [row for row in keys if key in (None, row["position"])]
@@ -112,7 +115,7 @@ def with_suspended_keys(
     db: peewee.Database, channels: Sequence[Mapping[str, Any]]
 ) -> list[dict[str, Any]]:
     """Add `keys_aside` to channels of list_objects: for each position, since, until, times, reason,
-    and the beginning of the key's fingerprint."""
+    and the start of the key's fingerprint."""
     by_channel = _by_channel(db)
     return [
         {**channel, "keys_aside": [_shortened(row) for row in by_channel.get(channel["id"], [])]}
@@ -121,7 +124,8 @@ def with_suspended_keys(
 
 
 def forget_keys(db: peewee.Database, channel_id: str, remaining: Collection[str] = ()) -> None:
-    """Remove the rows of a channel except for these fingerprints; in the caller's transaction."""
+    """Remove the rows of a channel except those of the remaining fingerprints, in the caller's
+    transaction."""
     for name in load_suspended_keys(db):
         if name[0] == channel_id and name[1] not in remaining:
             _delete(db, name)
@@ -133,7 +137,7 @@ def _by_channel(db: peewee.Database) -> dict[str, list[dict[str, Any]]]:
     query = ChannelKey.select(ChannelKey.channel_id, ChannelKey.fingerprint, ChannelKey.position)
     positions = {(row[0], row[1]): row[2] + 1 for row in select_rows(db, query)}
     by_channel: dict[str, list[dict[str, Any]]] = {}
-    # Without keys: as if it had an empty one.
+    # A channel without keys counts as having one, which is empty.
     rows = [(row, positions.get(name, 1)) for name, row in load_suspended_keys(db).items()]
     for row, position in sorted(rows, key=lambda pair: pair[1]):
         by_channel.setdefault(row.channel_id, []).append(_plain(row, position))
@@ -172,8 +176,8 @@ def _delete(db: peewee.Database, name: KeyName) -> bool:
 class KeyReports:
     """The reports of a worker about its keys: queued by the loop, written by the writer.
 
-    While the store is unreachable reports wait, at most MAX_REPORTS, and the log line is written at
-    once; else it is written with the row, by the worker that was first.
+    While the store is unreachable, reports wait, at most MAX_REPORTS, and the log line is written
+    at once. Otherwise it is written with the row, by the worker that was first.
     """
 
     def __init__(self, is_unreachable: Callable[[], bool]) -> None:
@@ -181,7 +185,8 @@ class KeyReports:
         self._waiting: deque[_Report] = deque()
 
     def suspend(self, suspended: SuspendedKey, line: str) -> None:
-        """A key was refused, by this process's clock; `told`: the line for the operator."""
+        """Report a refusal of a key, by this process's clock. `line` is the log line for the
+        operator."""
         if self._is_unreachable():
             log.error("%s", line)
             line = ""
@@ -192,7 +197,7 @@ class KeyReports:
         self._add(_Report(name))
 
     def _add(self, news: "_Report") -> None:
-        # Beyond that this worker's own memory has to do.
+        # Beyond that, the worker's own memory must suffice.
         if len(self._waiting) < MAX_REPORTS:
             self._waiting.append(news)
 
@@ -202,7 +207,7 @@ class KeyReports:
         while waiting:
             news = waiting.popleft()
             try:
-                # Once: should the answer be lost, the same row is put again.
+                # Once. If the answer is lost, the same row is written again.
                 news.take_lead(db)
                 if news.suspended is None:
                     lift(db, news.name)
@@ -215,7 +220,8 @@ class KeyReports:
 
 @dataclass(slots=True)
 class _Report:
-    """A refusal or an answer. `by_database`: the times are those of the database's clock."""
+    """A refusal, or the success of a probe. `by_database`: the times are by the database's
+    clock."""
 
     name: KeyName
     suspended: SuspendedKey | None = None

@@ -1,9 +1,9 @@
-"""Paths that calls with a known key asked for and that are no endpoint.
+"""Paths that calls with a known key requested and that are not endpoints.
 
-Such calls make no usage record; their owner sees here that a client has a wrong base URL. A worker
-notes them in memory and its writer brings them into the store, each path of a key once with the
-number of its calls. All of it is bounded: a client that asks for ever new paths is noted in part.
-Blocking, except `Notices.note`.
+Such calls make no usage record. Their owner can see here that a client has a wrong base URL. A
+worker notes them in memory and its writer brings them into the store, each path of a key once with
+the number of its calls. All of it is bounded: a client that keeps requesting new paths is noted
+only in part. Blocking, except `Notices.note`.
 """
 
 import threading
@@ -20,9 +20,9 @@ from store.db.tables.usage import WRONG_PATH, WrongPath
 from store.values.ids import DAY_MS
 
 KEPT_MS = 7 * DAY_MS
-MAX_PATHS = 20  # of a key; the one that was asked for longest ago goes
+MAX_PATHS = 20  # of a key; the one requested longest ago is removed
 MAX_WAITING = 1_000  # paths that wait for the writer
-PER_MINUTE = 60  # paths of one key that are taken
+PER_MINUTE = 60  # paths of one key that are noted
 WRITE_INTERVAL_S = 2.0
 MAX_COUNTED_KEYS = 10_000
 MINUTE_MS = 60_000
@@ -30,7 +30,7 @@ MINUTE_MS = 60_000
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """One call of a path that is no endpoint."""
+    """A call of a path that is not an endpoint."""
 
     method: str
     path: str
@@ -41,7 +41,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Noticed:
-    """The calls of one path with one key; address and agent are those of the last one."""
+    """The calls of one path with one key. Address and agent are those of the last one."""
 
     key_id: str
     method: str
@@ -64,12 +64,12 @@ class Notices:
         self._clock_s = clock_s
         self._lock = threading.Lock()
         self._waiting: dict[_Name, Noticed] = {}
-        self._taken: dict[str, int] = {}  # paths of a key in the minute
+        self._taken: dict[str, int] = {}  # paths of a key in this minute
         self._minute = 0
         self._write_at = 0.0
 
     def note(self, key_id: str, seen: Seen) -> None:
-        """Note a call with a key; dropped where there are too many. For the loop: does not wait."""
+        """Note a call with a key. Dropped if there are too many. For the loop: does not wait."""
         name = (key_id, seen.method, seen.path[:WRONG_PATH])
         with self._lock:
             before = self._waiting.get(name)
@@ -86,8 +86,8 @@ class Notices:
                 self._waiting[name] = Noticed(*name, 1, at_ms, at_ms, seen.address, seen.agent)
 
     def write(self, db: peewee.Database) -> None:
-        """Write the queued paths, at most once in WRITE_INTERVAL_S. Raises
-        StoreUnavailable; what was to be written then is dropped."""
+        """Write the queued paths, at most once in WRITE_INTERVAL_S. Raises StoreUnavailable; these
+        paths are then dropped."""
         now_s = self._clock_s()
         if not self._waiting or now_s < self._write_at:
             return
@@ -107,8 +107,8 @@ class Notices:
 
 @in_transaction
 def add(db: peewee.Database, noticed: Collection[Noticed]) -> None:
-    """Add calls to what is known of their paths; of a key the newest MAX_PATHS stay."""
-    # In one order, so that two workers do not wait for each other.
+    """Add calls to the stored ones of their paths. Only the newest MAX_PATHS of a key are kept."""
+    # In a fixed order, so that concurrent workers do not deadlock.
     for entry in sorted(noticed, key=lambda entry: (entry.key_id, entry.method, entry.path)):
         _add(db, entry)
     for key_id in sorted({entry.key_id for entry in noticed}):
@@ -116,7 +116,7 @@ def add(db: peewee.Database, noticed: Collection[Noticed]) -> None:
 
 
 def of_keys(db: peewee.Database, key_ids: Sequence[str], since_ms: int) -> list[Noticed]:
-    """Return the paths of some keys requested since then and not dismissed, newest first."""
+    """Return the paths of some keys requested since `since_ms` and not dismissed, newest first."""
     columns = [getattr(WrongPath, field.name) for field in fields(Noticed)]
     not_dismissed = WrongPath.dismissed_ms.is_null() | (WrongPath.last_ms > WrongPath.dismissed_ms)
     entries: list[Noticed] = []
@@ -129,7 +129,7 @@ def of_keys(db: peewee.Database, key_ids: Sequence[str], since_ms: int) -> list[
 
 
 def dismiss(db: peewee.Database, key_id: str, *, dismissed: bool = True) -> None:
-    """Hide the paths of a key until one is requested again; or show them again."""
+    """Hide the paths of a key until one is requested again, or show them again."""
     until = WrongPath.last_ms if dismissed else None
     query = WrongPath.update(dismissed_ms=until).where(WrongPath.key_id == key_id)
     transaction(db, lambda: query.execute(db))
@@ -147,7 +147,7 @@ def _add(db: peewee.Database, entry: Noticed) -> None:
     last = {name: row[name] for name in ("last_ms", "address", "agent")}
     more = WrongPath.update(calls=WrongPath.calls + entry.calls, **last)
     if not more.where(own).execute(db):
-        # Another worker may have been first since: its few calls are overwritten.
+        # Another worker may have been first since. Its few calls are overwritten.
         insert_rows(db, WrongPath, [row], replace=("calls", *last))
 
 
