@@ -1,1 +1,2 @@
-"""Alerts: rules, what makes them fire, the outbox of messages; above all stores that it reads."""
+"""Alerts: rules, conditions, the outbox of messages. Above all other parts of the store that it
+reads."""

@@ -1,7 +1,7 @@
 """Conditions: the objects for which each kind of rule fires now, from roll-ups, quotas and status.
 
-A condition reads and changes nothing. It returns at most MAX_OBJECTS; of windowed kinds (kinds.py)
-an object stands for the window that it names.
+A condition reads and changes nothing. It returns at most MAX_OBJECTS. For windowed kinds (kinds.py)
+an object counts for the window that it names.
 """
 
 import functools
@@ -38,16 +38,16 @@ from store.values.usage_record import MONEY_CODES
 
 MAX_OBJECTS = 500  # as many as one statement takes
 SILENT_MS = 7 * DAY_MS
-"""A node that has been silent for longer was taken away."""
+"""A node that has been silent for longer was removed."""
 BACKLOG_BYTES = 16 * 1024 * 1024
 STORE_GAP_MS = 180_000
-"""Without a round for so long, no process has reached the store."""
+"""If there was no round for this long, no process has reached the store."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """An object for which a rule fires. `owner_id`: of the user whose it is; `window` empty: it
-    lasts until it is over."""
+    """An object for which a rule fires. `owner_id`: the user that it belongs to. If `window` is
+    empty, it fires until the condition ends."""
 
     object: Mapping[str, str]
     text: str
@@ -58,8 +58,8 @@ class Fact:
 
 
 def _may_run_out() -> Any:
-    """Return the condition of users who pay from a wallet that had money: who never had any has
-    none to run out of."""
+    """Return the condition for users who pay from a wallet that had money. A wallet that never had
+    any cannot run out."""
     lines = LedgerLine.select(LedgerLine.id).where(LedgerLine.user_id == User.id)
     return (User.spend_order != "plan_only") & fn.EXISTS(lines)
 
@@ -69,8 +69,8 @@ LimitedKey = tuple[str, str, int, str, str, str]
 
 
 class SharedFacts:
-    """The facts that rules of many users have in common, each read once a round when the first rule
-    needs it: every member may have such rules."""
+    """The facts that rules of many users share. Each is read once a round, when the first rule
+    needs it, since every member may have such rules."""
 
     def __init__(self, db: peewee.Database, rules: Iterable[Rule], at_ms: int) -> None:
         self._db, self._at_ms = db, at_ms
@@ -80,12 +80,13 @@ class SharedFacts:
 
     @functools.cached_property
     def refused(self) -> dict[str, int]:
-        """Return the users whose calls were refused for money lately, and since which hour."""
+        """Return the users whose calls were recently refused for money, and since which hour."""
         return _refused_since(self._db, self._at_ms)
 
     @functools.cached_property
     def balances(self) -> dict[str, tuple[str, int, bool]]:
-        """Of the owners of rules by id: name, balance, whether it may run out."""
+        """Return, for the owners of rules by id, name, balance, and whether the balance may run
+        out."""
         query = User.select(User.id, User.name, Wallet.balance, _may_run_out())
         query = query.join(Wallet, on=(Wallet.user_id == User.id))
         owners = sorted({*self._owners[kinds.BALANCE]} - {GATEWAY})
@@ -97,7 +98,8 @@ class SharedFacts:
 
     @functools.cached_property
     def keys(self) -> dict[str, list[tuple[LimitedKey, int]]]:
-        """Keys with a limit by the id of their user, each with what its window has spent."""
+        """Return keys with a limit by the id of their user, each with the spending in its
+        window."""
         columns = (ApiKey.id, ApiKey.name, ApiKey.limit_nanos, ApiKey.limit_window)
         limited = ApiKey.limit_nanos.is_null(False) & ApiKey.revoked_ms.is_null()
         query = ApiKey.select(*columns, User.id, User.name).where(limited).order_by(ApiKey.id)
@@ -118,9 +120,9 @@ class SharedFacts:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The facts of a round: the moment, the end of the round before (None: there was
-    none), the currency, attempts of channels by the length of their span in minutes, and what rules
-    have in common (None: not read yet)."""
+    """The facts of a round: its time, the end of the previous round (None: there was none), the
+    currency, attempts of channels by the length of their span in minutes, and the facts shared by
+    rules (None: not read yet)."""
 
     at_ms: int
     currency: str = "USD"
@@ -130,17 +132,17 @@ class Scope:
 
 
 def clock(at_ms: int) -> str:
-    """Return a time as messages say it."""
+    """Return a time in the format of messages."""
     return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%H:%M UTC")
 
 
 def _page(rule: Rule, user: str) -> str:
-    """Return the page about a user: for that user, or for administrators."""
+    """Return the page about a user, for that user or for administrators."""
     return kinds.OWN_PAGES[rule.kind] if rule.owner_id else f"/admin/users/{segment(user)}"
 
 
 def _money(nanos: int, scope: Scope, decimals: int = 4) -> str:
-    if abs(nanos) < 10 ** (9 - decimals):  # 0 would not be true
+    if abs(nanos) < 10 ** (9 - decimals):  # it would be rounded to 0
         return f"{format_money(nanos)} {scope.currency}"
     return f"{nanos / 10**9:.{decimals}f} {scope.currency}"
 
@@ -188,8 +190,8 @@ def _low_balances(
 
 
 def _refused_since(db: peewee.Database, at_ms: int) -> dict[str, int]:
-    """Return the users whose calls were refused for money in this hour or the one before, and since
-    which hour."""
+    """Return the users whose calls were refused for money in this hour or the previous one, and
+    since which hour."""
     hours = [at_ms // HOUR_MS * HOUR_MS - back * HOUR_MS for back in (1, 0)]
     since: dict[str, int] = {}
     for begin_ms in hours:
@@ -214,7 +216,7 @@ def _key(db: peewee.Database, rule: Rule, scope: Scope) -> Iterator[Fact]:
         if not levels or sent == MAX_OBJECTS:
             continue
         sent += 1
-        # Text of the account, since the window of a limit may be never.
+        # The text of the account, since a limit's window may never end.
         begins = quota_at(key_id, window, scope.at_ms)[0].partition(":")[2]
         of = {"key": f"{user}/{name}", "percent": str(levels[-1])}
         text = f"Key {name} of {user} has used {_money(spent, scope, 2)} of"
@@ -254,7 +256,7 @@ def _spending(db: peewee.Database, rule: Rule, scope: Scope) -> Iterator[Fact]:
 
 
 def _owners(db: peewee.Database, of: str, names: list[str]) -> dict[str, tuple[str, str]]:
-    """Return the user's id, and the name to show, of users by name or keys by id."""
+    """Return the user's id and the display name of users by name or keys by id."""
     people: dict[str, tuple[str, str]] = {}
     for portion in portions(names) if of in ("user", "key") else ():
         if of == "user":
@@ -377,6 +379,6 @@ CONDITIONS: Mapping[str, Condition] = {
 
 
 def facts_of(db: peewee.Database, rule: Rule, scope: Scope) -> list[Fact]:
-    """Return what a rule fires for now, in a scope with what rules have in common. Raises
+    """Return the objects for which a rule fires now, in a scope with the shared facts. Raises
     StoreError."""
     return list(CONDITIONS[rule.kind](db, rule, scope))

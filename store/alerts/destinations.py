@@ -1,7 +1,7 @@
 """Destinations of messages: addresses that are sealed, shown without their secret part.
 
-`KINDS` are mail, a signed webhook, and the chats whose addresses are webhooks themselves. What is
-sent to each: operations/alerts.
+`KINDS` are mail, a signed webhook, and the chats whose addresses are webhooks themselves. For the
+messages to each see operations/alerts.
 """
 
 import json
@@ -30,7 +30,7 @@ from store.values.usage_record import rfc3339
 MAIL, WEBHOOK, TELEGRAM = "mail", "webhook", "telegram"
 KINDS = (WEBHOOK, MAIL, "slack", "feishu", "dingtalk", "wecom", TELEGRAM, "teams")
 OWN_KINDS = tuple(kind for kind in KINDS if kind != MAIL)
-"""Those of users: their mail goes to the address that administrators have given them."""
+"""The kinds for users. Mail to a user goes to the address set by administrators."""
 
 MAX_DESTINATIONS = 50
 MAX_OWN_DESTINATIONS = 10
@@ -48,7 +48,7 @@ _CHAT = re.compile(r"-?[0-9]{1,20}|@[A-Za-z0-9_]{1,64}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """A destination; `masked`: its address without the secret part. `last_ok` None: unused."""
+    """A destination. `masked` is its address without the secret part. `last_ok` None: unused."""
 
     id: str
     owner_id: str
@@ -62,8 +62,8 @@ class Destination:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """The address of a destination in clear: addresses of mail, or the URL of a webhook, with the
-    secret that signs and the chat where its kind has one."""
+    """The address of a destination in clear: mail addresses, or the URL of a webhook with its
+    signing secret and chat, if its kind has them."""
 
     kind: str
     mail: Sequence[str] = ()
@@ -79,13 +79,13 @@ _COLUMNS = (
 
 
 def listed(db: peewee.Database, owner_id: str) -> list[Destination]:
-    """Return the destinations of an owner in the order in which they were made."""
+    """Return the destinations of an owner in order of creation."""
     query = Row.select(*_COLUMNS).where(Row.owner_id == owner_id).order_by(Row.id)
     return [Destination(*row) for row in select_rows(db, query)]
 
 
 def show(db: peewee.Database, owner_id: str, destination_id: str) -> Destination:
-    """Return one of an owner. Raises NotFound."""
+    """Return a destination of an owner. Raises NotFound."""
     own = (Row.id == destination_id) & (Row.owner_id == owner_id)
     rows = select_rows(db, Row.select(*_COLUMNS).where(own))
     if not rows:
@@ -94,7 +94,7 @@ def show(db: peewee.Database, owner_id: str, destination_id: str) -> Destination
 
 
 def address_of(db: peewee.Database, destination_id: str, cipher: Cipher) -> Address | None:
-    """Return the address in clear; None: it was removed. Raises Unreadable."""
+    """Return the address in clear, or None if the destination was removed. Raises Unreadable."""
     query = Row.select(Row.kind, Row.sealed, Row.secret).where(Row.id == destination_id)
     rows = select_rows(db, query)
     if not rows:
@@ -111,8 +111,8 @@ def address_of(db: peewee.Database, destination_id: str, cipher: Cipher) -> Addr
 def create(
     db: peewee.Database, owner_id: str, fields: Mapping[str, Any], cipher: Cipher, actor: str
 ) -> tuple[str, str]:
-    """(id, secret) of a new destination of FIELDS; the secret that signs, of a webhook alone, is
-    not shown again. Raises Refused."""
+    """Create a destination from FIELDS. Return (id, secret). Only webhooks have a secret, which
+    signs messages and is not shown again. Raises Refused."""
     counted = Row.select(fn.COUNT(Row.id)).where(Row.owner_id == owner_id)
     most = MAX_OWN_DESTINATIONS if owner_id else MAX_DESTINATIONS
     if select_rows(db, counted)[0][0] >= most:
@@ -139,7 +139,7 @@ def create(
 
 @in_transaction
 def remove(db: peewee.Database, owner_id: str, destination_id: str, actor: str) -> None:
-    """Remove a destination, also from the rules that name it. NotFound."""
+    """Remove a destination, also from the rules that name it. Raises NotFound."""
     before = show(db, owner_id, destination_id)
     Row.delete().where(Row.id == destination_id).execute(db)
     rules = AlertRule.select(AlertRule.id, AlertRule.destinations)
@@ -155,7 +155,7 @@ def remove(db: peewee.Database, owner_id: str, destination_id: str, actor: str) 
 def note_result(
     db: peewee.Database, destination_id: str, text: str, took_ms: int | None, *, ok: bool
 ) -> None:
-    """Note how the last message to a destination went; nothing when it was removed."""
+    """Note the result of the last message to a destination. Does nothing if it was removed."""
     took = "" if took_ms is None else f"{took_ms / 1000:.2f} s"
     result = ", ".join(filter(None, (text[:MAX_RESULT_CHARS], took)))
     update = Row.update(last_ok=ok, last_result=result, last_ms=database_ms(db))
@@ -236,7 +236,7 @@ def _masked(kind: str, address: Mapping[str, Any]) -> str:
 
 
 def public(destination: Destination) -> dict[str, Any]:
-    """Return a destination as in JSON."""
+    """Return a destination as JSON."""
     return {
         "id": destination.id,
         "name": destination.name,
@@ -249,7 +249,7 @@ def public(destination: Destination) -> dict[str, Any]:
 
 
 def may_be_private(db: peewee.Database, owner_id: str) -> bool:
-    """Return whether messages of an owner may go to private addresses: those of the gateway and of
+    """Return whether messages of an owner may go to private addresses: true for the gateway and
     administrators."""
     if owner_id == GATEWAY:
         return True

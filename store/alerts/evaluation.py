@@ -1,8 +1,9 @@
-"""One round of all rules: what fires anew and what is over becomes states and messages.
+"""One round of all rules: what starts or stops firing becomes states and messages.
 
 State and messages of a rule change in one transaction, which also renews the lease of the round, so
-that a process that has lost it changes nothing. One message a rule, object and window; its end is
-sent once. What finds no room in the outbox, or is beyond MAX_NEW, stays as new for the next round.
+that a process that has lost the lease changes nothing. There is one message for a rule, object and
+window; its end is sent once. Objects that find no room in the outbox, or are beyond MAX_NEW, remain
+new for the next round.
 """
 
 import functools
@@ -23,15 +24,15 @@ from store.values.errors import StoreError, StoreUnavailable
 log = logging.getLogger(__name__)
 
 MAX_NEW = 50
-"""Objects of a rule that fire anew in one round."""
+"""The most objects of a rule that start firing in one round."""
 
 Renew = Callable[[], None]
-"""Renews the lease of the round in the caller's transaction; raises when it is lost."""
+"""Renews the lease of the round in the caller's transaction. Raises if it is lost."""
 
 
 def run(db: peewee.Database, scope: Scope, renew: Renew) -> None:
-    """Evaluate all rules in force. Raises StoreUnavailable, and what `renew` raises; a rule that
-    fails otherwise is logged and passed by."""
+    """Evaluate all active rules. Raises StoreUnavailable, and what `renew` raises. A rule that
+    fails otherwise is logged and skipped."""
     in_force = rules.enabled(db)
     spans = {rule.settings["minutes"] for rule in in_force if rule.kind == kinds.ERRORS}
     if spans:
@@ -40,7 +41,7 @@ def run(db: peewee.Database, scope: Scope, renew: Renew) -> None:
     firing = rules.firing(db)
     for rule in in_force:
         if rule.kind == kinds.ERRORS and rule.settings["minutes"] not in scope.attempts:
-            continue  # there is no sample of its beginning yet
+            continue  # there is no sample of the span's start yet
         try:
             facts = facts_of(db, rule, scope)
         except StoreUnavailable:
@@ -48,14 +49,14 @@ def run(db: peewee.Database, scope: Scope, renew: Renew) -> None:
         except StoreError as error:
             log.error("alert rule %s failed: %s", rule.id, error)
             continue
-        if facts or rule.id in firing:  # as few are
+        if facts or rule.id in firing:  # few rules have either
             transaction(db, functools.partial(_take, db, rule, facts, renew))
 
 
 def _take(db: peewee.Database, rule: Rule, facts: Sequence[Fact], renew: Renew) -> None:
     renew()
     at_ms = database_ms(db)
-    # Whoever changes or removes the rule meanwhile waits, or has done so.
+    # A concurrent change or removal of the rule waits, or is finished.
     current = (AlertRule.id == rule.id) & (AlertRule.changed_ms == rule.changed_ms)
     if not AlertRule.update(id=rule.id).where(current).execute(db):
         return
@@ -70,7 +71,7 @@ def _take(db: peewee.Database, rule: Rule, facts: Sequence[Fact], renew: Renew) 
         quiet = _is_quiet(rule, state, fact, at_ms)
         lasts = state is not None and state.firing and state.window == fact.window
         if lasts and (quiet or states[name].sent):
-            continue  # what is quiet is sent when it still fires at the end of that time
+            continue  # a quiet object is sent if it still fires when the quiet time ends
         if not quiet and (new == MAX_NEW or room < len(rule.destinations)):
             continue
         if not quiet:
@@ -85,7 +86,7 @@ def _take(db: peewee.Database, rule: Rule, facts: Sequence[Fact], renew: Renew) 
 
 
 def _is_quiet(rule: Rule, state: Any, fact: Fact, at_ms: int) -> bool:
-    """Return whether the object has had its message: of this window, or `again_ms` ago at most."""
+    """Return whether the object had its message: for this window, or within the last `again_ms`."""
     if state is None:
         return False
     if fact.window:
@@ -124,7 +125,7 @@ def _end(db: peewee.Database, rule: Rule, state: Any, at_ms: int) -> None:
 
 
 def _send(db: peewee.Database, rule: Rule, state: str, fact: Fact, at_ms: int) -> int:
-    """Put a message to each destination of a rule into the outbox; return how many."""
+    """Put a message for each destination of a rule into the outbox. Return how many."""
     owner_id = fact.owner_id or rule.owner_id
     receivers = outbox.receivers(db, rule.owner_id, rule.destinations, owner_id)
     for receiver in receivers:
@@ -136,7 +137,7 @@ def _send(db: peewee.Database, rule: Rule, state: str, fact: Fact, at_ms: int) -
             "since_ms": fact.since_ms,
             "object": dict(fact.object),
             "text": fact.text,
-            # Pages of administrators are nothing for the owner of what fires.
+            # The owner of the firing object cannot open pages of administrators.
             "link": kinds.OWN_PAGES.get(rule.kind, fact.link) if receiver["user_id"] else fact.link,
             **receiver,
         }
@@ -146,7 +147,7 @@ def _send(db: peewee.Database, rule: Rule, state: str, fact: Fact, at_ms: int) -
 
 def send_test(db: peewee.Database, rule: Rule, user_id: str) -> int:
     """Put a sample message of a rule, which need not be stored, into the outbox for each of its
-    destinations, for "owner" to a user; return how many. Raises Refused."""
+    destinations. `user_id` receives those for "owner". Return how many. Raises Refused."""
     at_ms = database_ms(db)
     text = "This is a test of an alert rule"
     fact = Fact({"test": rule.kind}, text, at_ms, "/alerts", user_id)

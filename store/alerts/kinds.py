@@ -1,6 +1,6 @@
-"""Kinds of rules: the settings that each has, their checks, and the sentence that says the rule.
+"""Kinds of rules: the settings of each, their checks and defaults.
 
-A setting is kept as plain JSON; money as decimal text. Pure.
+A setting is stored as plain JSON, money as decimal text. Pure.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,9 +18,9 @@ MAX_NAMES = 50
 MAX_AGAIN_MINUTES = 30 * 24 * 60
 AGAIN_MINUTES = 60
 KEY_LEVELS = (80, 100)
+"""Percentages of a key's limit at which a message is due."""
 SPENDERS: Mapping[str, str] = {"user": "user", "key": "key_id", "group": "group"}
-"""The columns of roll-ups by what spends; the gateway is the sum of all."""
-"""Percent of a key's limit at which a message is due."""
+"""The columns of roll-ups by who spends. The gateway is the sum of all."""
 
 Check = Callable[[Any], Any]
 
@@ -71,8 +71,8 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of rules. `own`: members may have it for themselves. `grave`: a firing is an outage
-    and no warning. `windowed`: it sends one message a window, and nothing at its end."""
+    """A kind of rules. `own`: members may have it for themselves. `grave`: a firing is an outage,
+    not a warning. `windowed`: it sends one message a window, and nothing at its end."""
 
     settings: Mapping[str, Setting]
     own: bool = False
@@ -114,18 +114,18 @@ KINDS: Mapping[str, Kind] = {
     UPSTREAM_KEY: Kind({"names": _NAMES}),
     TROUBLE: Kind({}, grave=True),
 }
-"""In the order in which forms show them. `names`: only these objects; empty: every one."""
+"""The kinds, in the order of the forms. `names` selects objects; empty: all of them."""
 
 FIRST_FOUR = (CHANNEL_DOWN, ERRORS, BALANCE, UNPRICED)
 OWN_FIRST = (BALANCE, KEY)
-"""The rules that are proposed where there is none: of the gateway, and of a member."""
+"""The rules proposed if there are none, for the gateway and for a member."""
 
 OWN_PAGES = {BALANCE: "/wallet", KEY: "/keys", SPENDING: "/usage"}
-"""Where the owner of what fires looks."""
+"""The pages for the owner of a firing object."""
 
 
 def checked(kind: str, values: Mapping[str, Any], *, own: bool) -> dict[str, Any]:
-    """Return all settings of a rule, those that are missing by default. Raises Refused."""
+    """Return all settings of a rule, with defaults for missing ones. Raises Refused."""
     row = KINDS.get(kind)
     if row is None or (own and not row.own):
         kinds = ", ".join(name for name, row in KINDS.items() if row.own or not own)
@@ -145,10 +145,10 @@ def checked(kind: str, values: Mapping[str, Any], *, own: bool) -> dict[str, Any
 
 
 def object_name(of: Mapping[str, str]) -> str:
-    """Return the name of what fires, as "channel moonshot"."""
+    """Return the name of a firing object, as "channel moonshot"."""
     return " ".join(f"{part} {name}" for part, name in of.items())
 
 
 def listed(names: Sequence[str], name: str) -> bool:
-    """Return whether a rule of these names is about an object."""
+    """Return whether a rule with these names applies to an object."""
     return not names or name in names

@@ -1,8 +1,8 @@
-"""The outbox: messages that wait to be sent, and those that were.
+"""The outbox: messages that wait to be sent, and those that were sent.
 
-A message is a row, made in the transaction that notes the firing. Whoever sends it claims it first;
-a claim whose process has died is free again after CLAIM_MS, so that this one may be sent twice, by
-the same id. Three tries in a quarter of an hour.
+A message is a row, created in the transaction that notes the firing. A process claims it before
+sending. If that process dies, the claim expires after CLAIM_MS, and the message may be sent twice,
+with the same id. There are three tries in a quarter of an hour.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -25,16 +25,17 @@ FIRING, OVER, TEST = "firing", "over", "test"
 
 CLAIM_MS = 60_000
 RETRY_MS = (120_000, 600_000)
-"""Until the second and the third try, the last one."""
+"""The time before the second and the third try, which is the last."""
 KEEP_MS = 90 * DAY_MS
 MAX_WAITING, MAX_OWN_WAITING = 10_000, 100
-"""In all, and of one user's rules and tests."""
+"""In all, and for the rules and tests of one user."""
 MAX_RESULT_CHARS = 200
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A message. `destination_id` empty: mail to the user `user_id`. `result`: of the last try."""
+    """A message. If `destination_id` is empty, it is mail to the user `user_id`. `result` is that
+    of the last try."""
 
     id: str
     owner_id: str
@@ -57,7 +58,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The result of a try. Not `ok` and not `again`: no further try would go better."""
+    """The result of a try. Neither `ok` nor `again`: further tries would fail, too."""
 
     ok: bool
     text: str = ""
@@ -69,7 +70,7 @@ _COLUMNS = tuple(getattr(Row, name) for name in Message.__slots__)
 
 
 def room(db: peewee.Database, owner_id: str) -> int:
-    """Return how many messages of an owner may still be added."""
+    """Return how many more messages of an owner may be added."""
     counted = Row.select(fn.COUNT(Row.id)).where(Row.status == WAITING)
     left = MAX_WAITING - select_rows(db, counted)[0][0]
     if owner_id:
@@ -78,13 +79,13 @@ def room(db: peewee.Database, owner_id: str) -> int:
 
 
 def require_room(db: peewee.Database, owner_id: str, messages: int) -> None:
-    """Refuse messages that somebody asks for while too many wait. Raises Refused."""
+    """Raise Refused if too many messages wait. For messages that a user requests."""
     if room(db, owner_id) < messages:
         raise Refused(["too many messages wait to be sent; try again later"])
 
 
 def add(db: peewee.Database, message: Mapping[str, Any], at_ms: int) -> str:
-    """Add a message to send now, in the caller's transaction; return its id."""
+    """Add a message to be sent now, in the caller's transaction. Return its id."""
     message_id = new_ulid()
     row = {"id": message_id, "made_ms": at_ms, "next_ms": at_ms, "status": WAITING}
     Row.insert({**row, **message}).execute(db)
@@ -93,8 +94,8 @@ def add(db: peewee.Database, message: Mapping[str, Any], at_ms: int) -> str:
 
 @in_transaction
 def claim(db: peewee.Database, owner: str, passed_by: Collection[str] = ()) -> Message | None:
-    """Claim the message that is due first, for a process; None: none is. The gateway's go before
-    those of users. `passed_by`: not those to these destinations. Raises StoreUnavailable."""
+    """Claim the next due message for a process. Return None if none is due. The gateway's come
+    before those of users. `passed_by`: destinations to skip. Raises StoreUnavailable."""
     at_ms = database_ms(db)
     free = (Row.status == WAITING) & (Row.next_ms <= at_ms) & (Row.claimed_ms < at_ms - CLAIM_MS)
     due = free & Row.destination_id.not_in(list(passed_by)) if passed_by else free
@@ -108,8 +109,8 @@ def claim(db: peewee.Database, owner: str, passed_by: Collection[str] = ()) -> M
 
 @in_transaction
 def finish(db: peewee.Database, message: Message, owner: str, result: Result) -> None:
-    """Note how a try went, of a message that this process has claimed; nothing when the claim is
-    another's by now."""
+    """Note the result of a try of a message that this process claimed. Does nothing if another
+    process has the claim now."""
     at_ms, tries = database_ms(db), message.tries + 1
     status, next_ms = SENT, at_ms
     if not result.ok:
@@ -133,7 +134,7 @@ def finish(db: peewee.Database, message: Message, owner: str, result: Result) ->
 
 @in_snapshot
 def mail_of(db: peewee.Database, user_id: str) -> str | None:
-    """Return the mail address of a user; None: there is none, or no such user."""
+    """Return the mail address of a user, or None if there is none or no such user."""
     row = first_row(db, User.select(User.mail).where(User.id == user_id))
     return row[0] if row else None
 
@@ -141,7 +142,8 @@ def mail_of(db: peewee.Database, user_id: str) -> str | None:
 def listed(
     db: peewee.Database, owner_id: str, limit: int, before: str = "", status: str = ""
 ) -> list[Message]:
-    """Return messages of an owner, the newest first, those made before the one of this id."""
+    """Return messages of an owner, the newest first. `before`: the id of a message; only older
+    ones."""
     query = Row.select(*_COLUMNS).where(Row.owner_id == owner_id)
     if before:
         query = query.where(Row.id < before)
@@ -151,15 +153,15 @@ def listed(
 
 
 def count(db: peewee.Database, owner_id: str, status: str = "") -> int:
-    """Return how many messages of an owner are kept, of one status or all."""
+    """Return the number of messages of an owner that are stored, of one status or all."""
     query = Row.select(fn.COUNT(Row.id)).where(Row.owner_id == owner_id)
     return int(select_rows(db, query.where(Row.status == status) if status else query)[0][0])
 
 
 @in_transaction
 def send_again(db: peewee.Database, owner_id: str, message_id: str) -> None:
-    """Put a message of an owner back into the outbox, by its old id; nothing while it waits there.
-    NotFound. Raises Refused."""
+    """Put a message of an owner back into the outbox, with its old id. Does nothing if it still
+    waits. Raises NotFound, Refused."""
     own = (Row.id == message_id) & (Row.owner_id == owner_id)
     row = first_row(db, Row.select(Row.status).where(own))
     if row is None:
@@ -174,8 +176,8 @@ def send_again(db: peewee.Database, owner_id: str, message_id: str) -> None:
 def receivers(
     db: peewee.Database, owner_id: str, ids: Sequence[str], user_id: str
 ) -> list[dict[str, str]]:
-    """Return the columns of the receivers of a rule's message. `user_id`: the owner of what fires,
-    whose mail "owner" is; empty: there is none."""
+    """Return the columns of the receivers of a rule's message. `user_id` is the owner of the firing
+    object, to whom mail for "owner" goes; empty: there is none."""
     rows = []
     names = {item.id: item.name for item in destinations.listed(db, owner_id)}
     for item in ids:
@@ -189,7 +191,7 @@ def receivers(
 
 
 def public(message: Message) -> dict[str, Any]:
-    """Return a message as in JSON."""
+    """Return a message as JSON."""
     return {
         "id": message.id,
         "at": rfc3339(message.made_ms),

@@ -1,8 +1,8 @@
-"""Previews: how often a rule would have been sent in the last 30 days, from the sums of hours and
-days; None for kinds whose past no sum tells.
+"""Previews: how often a rule would have fired in the last 30 days, from the sums of hours and days,
+or None for kinds whose past no sum shows.
 
-By these an outage counts once an hour at most, and hours in a row count once; so previews say
-"about" for channels and errors.
+With these sums an outage counts at most once an hour, and consecutive hours count once, so previews
+say "about" for channels and errors.
 """
 
 from collections import defaultdict
@@ -27,16 +27,17 @@ from store.values.times import DAY, window_at
 DAYS = 30
 MAX_ROWS = 200_000
 LATE_MS = 7 * DAY_MS
-"""A line of charges is made with the first of its day, and the last may come so much later."""
+"""A line of charges is created with the first charge of its day; the last one may be this much
+later."""
 
 Event = tuple[int, str]
-"""When, in ms, and for which object."""
+"""The time, in ms, and the object."""
 
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """The messages of the last DAYS days: how many, on which days (the oldest first), the last
-    one's time and object. `about`: as near as hours tell."""
+    """The messages of the last DAYS days: their number, their days (the oldest first), the last
+    one's time and object. `about`: only as exact as hours."""
 
     count: int
     days: tuple[int, ...]
@@ -49,7 +50,7 @@ class Preview:
 def preview(
     db: peewee.Database, owner_id: str, kind: str, settings: Mapping[str, Any]
 ) -> Preview | None:
-    """Return the preview of a rule of checked settings; None: its past is not known."""
+    """Return the preview of a rule with checked settings, or None if its past is unknown."""
     read = _READERS.get(kind)
     if read is None:
         return None
@@ -72,7 +73,7 @@ _BY_HOURS = (kinds.CHANNEL_DOWN, kinds.ERRORS)
 
 
 def to_public(found: Preview | None) -> dict[str, Any]:
-    """Return a preview as in JSON."""
+    """Return a preview as JSON."""
     if found is None:
         return {"count": None}
     return {
@@ -86,10 +87,10 @@ def to_public(found: Preview | None) -> dict[str, Any]:
 def _balance(
     db: peewee.Database, owner_id: str, settings: Mapping[str, Any], since_ms: int
 ) -> Iterable[Event]:
-    """Yield each fall of a balance below the amount, by the ledger, whose charges are of days."""
+    """Yield each fall of a balance below the amount, from the ledger, whose charges are by day."""
     below, line = parse_money(settings["below"]), LedgerLine
     query = line.select(line.at_ms, User.name).join(User, on=(User.id == line.user_id))
-    # The ledger's key is the only index that knows times: those at which lines were made.
+    # The only index with times is the ledger's key, with those at which lines were created.
     recent = (line.id >= first_ulid(since_ms - LATE_MS)) & (line.at_ms >= since_ms)
     fell = (line.balance_after < below) & (line.balance_after - line.amount >= below)
     query = query.where(recent, fell)
@@ -111,7 +112,7 @@ def _key(
     first = day_at(since_ms)
     sums, spent = sums_of_callers(db, first), defaultdict[tuple[str, int], int](int)
     within = sums.day >= first
-    # Of most keys all days together are less than the first level.
+    # For most keys, the sum of all days is below the first level.
     least, level = fn.SUM(sums.cost_nanos), min(kinds.KEY_LEVELS)
     totals = _of_owner(sums, sums.select(sums.key_id, least).where(within), owner_id)
     totals = totals.group_by(sums.key_id)
@@ -161,7 +162,8 @@ def _spending(
 
 
 def _windows(db: peewee.Database, window: str, since_ms: int) -> list[tuple[int, int]]:
-    """Return the first and the last day of the windows since a moment; days are one span."""
+    """Return the first and the last day of the windows since a time. Windows of a day are one
+    span."""
     at_ms = database_ms(db)
     if window == DAY:
         return [(day_at(since_ms), day_at(at_ms))]
@@ -181,7 +183,7 @@ def _key_names(db: peewee.Database) -> dict[str, str]:
 
 
 def _days(sums: Any, column: str | None, owner_id: str) -> Any:
-    """Return a query of `day`, `name`, `nanos`; one name for all without a column."""
+    """Return a query of `day`, `name`, `nanos`, with one name for all if there is no column."""
     names = [] if column is None else [getattr(sums, column)]
     name = names[0] if names else peewee.Value("")
     nanos = fn.SUM(sums.cost_nanos).alias("nanos")
@@ -231,7 +233,7 @@ def _errors(
 def _first_hours(
     db: peewee.Database, since_ms: int, fires: Callable[[int, int], bool]
 ) -> Iterable[Event]:
-    """Yield the first of the hours in a row for which a channel fires."""
+    """Yield the first of consecutive hours in which a rule fires for a channel."""
     columns = (UsageByChannel.day, UsageByChannel.hour, UsageByChannel.channel)
     reached = (UsageByChannel.channel != "") & UsageByChannel.outcome.not_in(
         ["refused", "client_gone"]

@@ -1,6 +1,6 @@
-"""Rules of the gateway and of users: made, changed, removed, and listed with what fires.
+"""Rules of the gateway and of users: creating, changing, removing and listing them.
 
-An owner is a user's id, or GATEWAY, whose rules administrators share.
+An owner is a user's id, or GATEWAY, whose rules all administrators share.
 """
 
 from collections import defaultdict
@@ -22,7 +22,7 @@ from store.values.usage_record import rfc3339
 
 GATEWAY = ""
 OWNER = "owner"
-"""The destination that is the owner of what fires, by mail."""
+"""The destination for mail to the owner of the firing object."""
 
 MAX_RULES = 100
 MAX_OWN_RULES = 20
@@ -34,7 +34,7 @@ MINUTE_MS = 60_000
 
 @dataclass(frozen=True, slots=True)
 class Firing:
-    """An object for which a rule fires: since when, and the sentence that was sent."""
+    """An object for which a rule fires: since when, and the text that was sent."""
 
     object: str
     since_ms: int
@@ -43,7 +43,7 @@ class Firing:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A rule; `destinations`: their ids, or OWNER."""
+    """A rule. `destinations` are ids, or OWNER."""
 
     id: str
     owner_id: str
@@ -72,7 +72,8 @@ _COLUMNS = (
 
 @in_snapshot
 def listed(db: peewee.Database, owner_id: str) -> list[Rule]:
-    """Return the rules of an owner: those that fire, those that may, those that are off."""
+    """Return the rules of an owner: the firing ones, then the armed ones, then those that are
+    off."""
     rows = select_rows(db, AlertRule.select(*_COLUMNS).where(AlertRule.owner_id == owner_id))
     fires = _firings(db, [row[0] for row in rows])
     loaded = [replace(Rule(*row), firings=tuple(fires[row[0]])) for row in rows]
@@ -95,7 +96,7 @@ def version_of(db: peewee.Database, rule_id: str) -> str:
 
 
 def enabled(db: peewee.Database) -> list[Rule]:
-    """Return all rules in force, without what fires: of the gateway, and of users who are not
+    """Return all active rules, without their firings: of the gateway, and of users who are not
     disabled."""
     users = User.select(User.id).where(User.disabled == False)  # noqa: E712 - SQL
     living = (AlertRule.owner_id == GATEWAY) | AlertRule.owner_id.in_(users)
@@ -104,7 +105,7 @@ def enabled(db: peewee.Database) -> list[Rule]:
 
 
 def firing(db: peewee.Database) -> set[str]:
-    """Return the ids of the rules that fire."""
+    """Return the ids of the firing rules."""
     fires = AlertState.firing == True  # noqa: E712 - SQL
     query = AlertState.select(AlertState.rule_id).where(fires).distinct()
     return {rule_id for (rule_id,) in select_rows(db, query)}
@@ -122,7 +123,7 @@ def _firings(db: peewee.Database, ids: Sequence[str]) -> dict[str, list[Firing]]
 
 @in_transaction
 def create(db: peewee.Database, owner_id: str, fields: Mapping[str, Any], actor: str) -> str:
-    """Make a rule of FIELDS; return its id. Raises Refused."""
+    """Create a rule from FIELDS. Return its id. Raises Refused."""
     counted = AlertRule.select(fn.COUNT(AlertRule.id)).where(AlertRule.owner_id == owner_id)
     most = MAX_OWN_RULES if owner_id else MAX_RULES
     if select_rows(db, counted)[0][0] >= most:
@@ -146,8 +147,8 @@ def change(
     *,
     version: str | None = None,
 ) -> None:
-    """Change these FIELDS of a rule; it fires anew for what holds. `version`: the one that is
-    changed, None: any. NotFound. Raises Refused, Outdated."""
+    """Change these FIELDS of a rule. It then fires anew for objects that meet the condition.
+    `version`: the version to change (None: any). Raises NotFound, Refused, Outdated."""
     rule = show(db, owner_id, rule_id)
     before = {name: value for name, value in public(rule).items() if name in FIELDS}
     merged = {**before, **fields}
@@ -167,7 +168,7 @@ def change(
 
 @in_transaction
 def remove(db: peewee.Database, owner_id: str, rule_id: str, actor: str) -> None:
-    """Remove a rule; what it has sent stays. NotFound."""
+    """Remove a rule. Its messages stay. Raises NotFound."""
     before = public(show(db, owner_id, rule_id))
     AlertRule.delete().where(AlertRule.id == rule_id).execute(db)
     AlertState.delete().where(AlertState.rule_id == rule_id).execute(db)
@@ -225,7 +226,7 @@ def _destinations(
 
 
 def public(rule: Rule) -> dict[str, Any]:
-    """Return a rule as in JSON; times are RFC 3339."""
+    """Return a rule as JSON. Times are RFC 3339."""
     return {
         "id": rule.id,
         "kind": rule.kind,

@@ -1,8 +1,8 @@
-"""Samples of the attempts of channels, one a minute: the difference of two tells the share that
-failed in between, which the sums behind the status keep for five minutes only.
+"""Samples of the attempts of channels, one a minute. The difference of two samples gives the share
+that failed in between, which the sums behind the status have for only five minutes.
 
-A sample has the attempts of each hour of the last ones; status_sums moves rows from minutes to
-hours, which changes no sum of an hour.
+A sample has the attempts of each of the last hours. status_sums moves rows from minutes to hours,
+which does not change the sum of an hour.
 """
 
 from collections import defaultdict
@@ -19,7 +19,7 @@ from store.db.tables.channels import ChannelSums as Sums
 
 EVERY_MS = 60_000
 KEEP_MS = 2 * 3_600_000
-_HOURS = 2  # before the one that runs
+_HOURS = 2  # besides the current one
 
 Counted = Mapping[str, tuple[int, int]]
 """By "hour channel": attempts that counted, and those of them that failed."""
@@ -36,8 +36,8 @@ class Attempts:
 def take(
     db: peewee.Database, at_ms: int, spans_minutes: Collection[int]
 ) -> dict[int, dict[str, Attempts]]:
-    """Return the attempts of the last so many minutes by channel, for each of these spans, and keep
-    a sample of this minute. A span whose beginning no sample has is missing."""
+    """Return the attempts by channel for each of these spans, in minutes up to now, and store a
+    sample of this minute. Spans without a sample of their start are missing."""
     now = _count(db, at_ms)
     newest = select_rows(db, AlertSample.select(fn.MAX(AlertSample.at_ms)))[0][0]
     if newest is None or at_ms - newest >= EVERY_MS or newest > at_ms:
