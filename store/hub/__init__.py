@@ -1,1 +1,1 @@
-"""Who may use the Hub: passwords, sessions, API tokens."""
+"""Access to the Hub: passwords, sessions, API tokens."""

@@ -1,7 +1,7 @@
-"""Administrators who can sign in: with the first one the first run ends, and the last one stays.
+"""Administrators who can sign in. The first one ends the first run; the last one cannot be removed.
 
-Can sign in: enabled, with a password or an account of an OpenID provider. Everything that changes
-who these are goes through `keep_one`.
+An administrator can sign in if enabled, with a password or an account of an OpenID provider. Every
+change that affects this goes through `keep_one`.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from store.values.errors import Refused
 
 
 def exist(db: peewee.Database) -> bool:
-    """Return whether some administrator can sign in: until then the first run is open."""
+    """Return whether any administrator can sign in. Until then the first run is open."""
     linked = OpenIdLink.select(OpenIdLink.user_id)
     query = User.select(User.id).where(
         User.role == "admin",
@@ -29,11 +29,10 @@ def exist(db: peewee.Database) -> bool:
 
 @contextmanager
 def keep_one(db: peewee.Database) -> Iterator[None]:
-    """Surround a change of users or of their ways in, inside its transaction.
+    """Surround a change of users or of their ways to sign in, inside its transaction.
 
-    Changes are made one after another. Raises Refused, and nothing has changed, when the last
-    administrator who can sign in would be gone. Once there is one, no link of the first run is
-    left.
+    Changes are serialized. Raises Refused, with nothing changed, if no administrator could sign in
+    afterwards. Once one can, all links of the first run are removed.
     """
     changes.lock(db)
     before = exist(db)

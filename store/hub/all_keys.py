@@ -1,7 +1,6 @@
-"""Keys of all users, as administrators look for them: by user, by text, by a leaked secret.
+"""Keys of all users, for administrators: by user, by text, by a leaked secret.
 
-Blocking; for the Hub. A secret that is looked for is digested at once, and neither stored nor
-logged.
+Blocking; for the Hub. A secret that is searched is digested at once, and neither stored nor logged.
 """
 
 from collections.abc import Sequence
@@ -31,8 +30,8 @@ class UserKey:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Keys of this user; with this text in the name of user or key, or in what is shown of the
-    secret. An empty field takes all."""
+    """A filter for keys: by user, and by a text in the name of user or key, or in the visible part
+    of the secret. An empty field matches all."""
 
     user: str = ""
     text: str = ""
@@ -42,8 +41,9 @@ class Filter:
 def page(
     db: peewee.Database, chosen: Filter, limit: int, after: str, at_ms: int
 ) -> tuple[list[UserKey], str | None]:
-    """At most `limit` keys, the last made first, each with its use; those made before the id
-    `after`, if it is given. And the `after` of the next page, None: there is none."""
+    """Return at most `limit` keys, the newest first, each with its use, and the `after` of the next
+    page (None: there is none). `after`: the id of a key; only keys created before it are
+    returned."""
     query = _joined().order_by(ApiKey.id.desc()).limit(limit + 1)
     if after:
         query = query.where(ApiKey.id < after)
@@ -58,7 +58,7 @@ def page(
 
 @in_snapshot
 def show(db: peewee.Database, key_id: str, at_ms: int) -> UserKey:
-    """Return a key of whatever user. Raises NotFound."""
+    """Return a key of any user. Raises NotFound."""
     rows = select_rows(db, _joined().where(ApiKey.id == key_id))
     if not rows:
         raise NotFound(f"there is no key {key_id!r}")
@@ -68,7 +68,7 @@ def show(db: peewee.Database, key_id: str, at_ms: int) -> UserKey:
 def find_by_secret(
     db: peewee.Database, secret: str, peppers: Sequence[str], actor: str, at_ms: int
 ) -> UserKey:
-    """Return the key that a secret opens, or opened until it was exchanged. Audited. Raises
+    """Return the key that a secret opens, or opened until it was rotated. Audited. Raises
     NotFound."""
     key_id = keys.in_use(db, secret, peppers)
     if key_id is None:

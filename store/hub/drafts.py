@@ -1,7 +1,7 @@
-"""Drafts of new channels: what an administrator has chosen so far, one for each session or token.
+"""Drafts of new channels: what an administrator has entered so far, one for each session or token.
 
-Sealed whole, as the keys of channels are, since a draft has its own; kept for LIFETIME_MS after the
-last change. One that no cipher key opens any more is no draft.
+Sealed as a whole, like the keys of channels, since a draft contains keys. Kept for LIFETIME_MS
+after the last change. A draft that no cipher key opens any more counts as missing.
 """
 
 import json
@@ -19,11 +19,11 @@ from store.values.ids import DAY_MS
 LIFETIME_MS = DAY_MS
 
 Content = dict[str, Any]
-"""A draft as JSON has it."""
+"""A draft as JSON."""
 
 
 def load(db: peewee.Database, cipher: Cipher, owner: str) -> Content | None:
-    """Return the draft of a session or token, by its id; None without one."""
+    """Return the draft of a session or token, by its id, or None."""
     row = first_row(
         db,
         ChannelDraft.select(ChannelDraft.sealed).where(
@@ -40,8 +40,8 @@ def load(db: peewee.Database, cipher: Cipher, owner: str) -> Content | None:
 def change(
     db: peewee.Database, cipher: Cipher, owner: str, edit: Callable[[Content | None], Content]
 ) -> Content:
-    """Replace a draft by what `edit` makes of it; of several changes at the same time none is lost.
-    Raises whatever `edit` raises."""
+    """Replace a draft by the result of `edit`. Concurrent changes are not lost. Raises whatever
+    `edit` raises."""
 
     def work() -> Content:
         changes.lock(db)
@@ -58,12 +58,12 @@ def change(
 
 
 def drop(db: peewee.Database, owner: str) -> None:
-    """Remove a draft; without one do nothing."""
+    """Remove a draft, if there is one."""
     query = ChannelDraft.delete().where(ChannelDraft.owner_id == owner)
     transaction(db, lambda: query.execute(db))
 
 
 def forget_old(db: peewee.Database, at_ms: int) -> None:
-    """Remove the drafts that are over."""
+    """Remove the expired drafts."""
     query = ChannelDraft.delete().where(ChannelDraft.changed_ms <= at_ms - LIFETIME_MS)
     transaction(db, lambda: query.execute(db))

@@ -1,4 +1,4 @@
-"""Keys, users, models and channels by a part of their names, for whoever may see them.
+"""Keys, users, models and channels by a part of their names, limited to what the user may see.
 
 Blocking; for the Hub.
 """
@@ -20,7 +20,8 @@ from store.hub.membership import groups_of
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """An object: its kind, its name; of a key also its id, and its user unless it is one's own."""
+    """An object: its kind and name. Keys also have an id, and a user unless the key is the caller's
+    own."""
 
     kind: str
     name: str
@@ -30,8 +31,8 @@ class Hit:
 
 @in_snapshot
 def hits(db: peewee.Database, text: str, user_id: str, limit: int, *, admin: bool) -> list[Hit]:
-    """Return at most `limit` objects with this text in their names, those first that are called so
-    or begin with it. Members find their keys and the models of their groups."""
+    """Return at most `limit` objects with this text in their names. Exact matches come first, then
+    names that start with it. Members find their own keys and the models of their groups."""
     rows: list[Hit] = [
         *(Hit("model", name) for name in _models(db, text, user_id, limit, admin=admin)),
         *_keys(db, text, user_id, limit, admin=admin),
@@ -44,7 +45,8 @@ def hits(db: peewee.Database, text: str, user_id: str, limit: int, *, admin: boo
 
 
 def rank(name: str, text: str) -> int:
-    """Return the place of a name that has a text in it: the text itself, its beginning, others."""
+    """Return the rank of a name that contains a text: 0 if equal, 1 if it starts with it, else
+    2."""
     name, text = name.lower(), text.lower()
     return 0 if name == text else 1 if name.startswith(text) else 2
 
@@ -59,8 +61,8 @@ def _models(
 
 
 def _names_for(db: peewee.Database, user_id: str) -> set[str]:
-    """Return the models of a user's groups, as /models has them: of a group with all models those
-    that some channel serves to it."""
+    """Return the models of a user's groups, as /models lists them. For a group with all models,
+    those are the models that some channel serves to it."""
     groups = groups_of(db, user_id, admin=False)
     query = Group.select(Group.name, Group.models).where(Group.name << groups)
     offered: dict[str, list[str]] = dict(select_rows(db, query))

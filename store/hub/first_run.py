@@ -1,7 +1,7 @@
-"""The links of the first run: whoever holds one may become the first administrator.
+"""The links of the first run. The holder of one may become the first administrator.
 
-`init` and each start of the gateway make one, which opens once and for LIFETIME_MS; all of them end
-when anybody becomes administrator (`administrators.keep_one`).
+`init` and each start of the gateway create one, which can be used once and for LIFETIME_MS. All of
+them end when there is an administrator (`administrators.keep_one`).
 """
 
 import secrets
@@ -18,13 +18,14 @@ from store.values.ids import DAY_MS
 
 TOKEN_BYTES = 32
 LIFETIME_MS = DAY_MS
-MAX_LINKS = 20  # the oldest ends when there are more
+MAX_LINKS = 20  # beyond that, the oldest ends
 PATH = "/first-run?token="
 
 
 def make_link(db: peewee.Database) -> str | None:
-    """Return the path of a new link; its token is not kept. None: there is an administrator."""
-    if administrators.exist(db):  # a start writes nothing then: the database may be read-only
+    """Return the path of a new link, whose token is not stored, or None if there is an
+    administrator."""
+    if administrators.exist(db):  # then a start writes nothing, since the database may be read-only
         return None
     token = secrets.token_urlsafe(TOKEN_BYTES)
 
@@ -44,14 +45,14 @@ def make_link(db: peewee.Database) -> str | None:
 
 
 def opens(db: peewee.Database, token: str) -> bool:
-    """Return whether a token is one of a link that opens now."""
+    """Return whether a token is that of a link that can be used now."""
     query = FirstRunLink.select(FirstRunLink.digest).where(_is_open(db, token))
     return first_row(db, query) is not None and not administrators.exist(db)
 
 
 def use_up(db: peewee.Database, token: str) -> None:
-    """End a link, as the first step of the transaction that makes an administrator: of those who
-    hold it one alone gets further. Raises NotFound when it opens nothing."""
+    """End a link, as the first step of the transaction that creates an administrator, so that only
+    one of its holders succeeds. Raises NotFound if the token is not valid."""
     changes.lock(db)
     used = FirstRunLink.delete().where(_is_open(db, token)).execute(db)
     if not used or administrators.exist(db):

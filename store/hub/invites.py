@@ -1,8 +1,8 @@
-"""Links that open once: an invite, whose holder makes a user with the role, groups and balance that
-an administrator has chosen, and a reset, whose holder sets a new password of one user.
+"""Links that can be used once. The holder of an invite creates a user with the role, groups and
+balance that an administrator has chosen. The holder of a reset sets a new password for one user.
 
-A token is seen once, when its link is made; a digest is kept. `use_up` is the first step of the
-transaction that does what the link is for: of those who hold it one alone gets further.
+A token is shown once, when its link is created; only a digest is stored. `use_up` is the first step
+of the transaction that uses the link, so that only one of its holders succeeds.
 """
 
 import secrets
@@ -27,7 +27,7 @@ from store.values.usage_record import rfc3339, rfc3339_or_none
 
 TOKEN_BYTES = 32
 INVITE_MS, RESET_MS = 7 * DAY_MS, DAY_MS
-KEEP_MS = 30 * DAY_MS  # after its last day; the audit log keeps who made and used it
+KEEP_MS = 30 * DAY_MS  # after its last day; the audit log still has who created and used it
 PATH = "/join/"
 MAX_LISTED = 500
 WAITING, USED, EXPIRED, WITHDRAWN = "waiting", "used", "expired", "withdrawn"
@@ -36,7 +36,7 @@ ROLES = ("member", "admin")
 
 @dataclass(frozen=True, slots=True)
 class InviteTerms:
-    """The user that an invite makes."""
+    """The user that an invite creates."""
 
     role: str = "member"
     groups: Sequence[str] = ()
@@ -45,7 +45,7 @@ class InviteTerms:
 
 @dataclass(frozen=True, slots=True)
 class OpenLink:
-    """A link; `user`: whose password it sets, None: it makes a user of `terms`."""
+    """A link. `user`: whose password it sets; None: it creates a user with `terms`."""
 
     id: str
     user: str | None
@@ -59,20 +59,20 @@ class OpenLink:
 
 @dataclass(frozen=True, slots=True)
 class NewLink:
-    """A link that was made, and its token, which is not kept."""
+    """A newly created link and its token, which is not stored."""
 
     link: OpenLink
     token: str = field(repr=False)
 
     @property
     def path(self) -> str:
-        """Return the path that opens it."""
+        """Return the path that opens the link."""
         return PATH + self.token
 
 
 @in_transaction
 def invite(db: peewee.Database, terms: InviteTerms, actor: str) -> NewLink:
-    """Make an invite. Raises Refused: no such role or group."""
+    """Create an invite. Raises Refused if there is no such role or group."""
     if terms.role not in ROLES:
         raise Refused([f"role must be one of {', '.join(ROLES)}"], ["role"])
     names = [name for (name,) in select_rows(db, Group.select(Group.name))]
@@ -84,7 +84,7 @@ def invite(db: peewee.Database, terms: InviteTerms, actor: str) -> NewLink:
 
 @in_transaction
 def reset(db: peewee.Database, user: str, actor: str) -> NewLink:
-    """Make a link for a new password of a user; earlier ones end. Raises NotFound."""
+    """Create a link for a new password of a user. Earlier ones end. Raises NotFound."""
     changes.lock(db)
     user_id = user_id_of(db, user)
     at_ms = database_ms(db)
@@ -125,7 +125,7 @@ def _after(link: OpenLink) -> dict[str, Any]:
 
 
 def find(db: peewee.Database, token: str) -> OpenLink | None:
-    """Return the link of a token that opens now; None: it opens nothing."""
+    """Return the link of a token that can be used now, or None."""
     links = _read(db, Invite.digest == digest_of(token))
     return links[0] if links and links[0].state == WAITING else None
 
@@ -137,7 +137,7 @@ def listed(db: peewee.Database) -> list[OpenLink]:
 
 @in_transaction
 def withdraw(db: peewee.Database, link_id: str, actor: str) -> None:
-    """End a link that nobody has used. Raises NotFound; Refused: it does not open any more."""
+    """End a link that was not used. Raises NotFound, and Refused if it can no longer be used."""
     changes.lock(db)
     links = _read(db, Invite.id == link_id)
     if not links:
@@ -149,8 +149,8 @@ def withdraw(db: peewee.Database, link_id: str, actor: str) -> None:
 
 
 def use_up(db: peewee.Database, token: str, user: str) -> None:
-    """End a link in the name of its user, inside the transaction that does what it is for. Raises
-    NotFound when it opens nothing."""
+    """End a link in the name of its user, inside the transaction that uses it. Raises NotFound if
+    the token is not valid."""
     changes.lock(db)
     link = find(db, token)
     if link is None:
@@ -189,7 +189,7 @@ def _read(db: peewee.Database, condition: Any) -> list[OpenLink]:
         elif withdrawn_ms is not None or (user_id is not None and user is None):
             state = WITHDRAWN  # so is the link of a removed user
         elif made_by != ["admin", False]:
-            state = WITHDRAWN  # nobody gives by a link what they could not give any more
+            state = WITHDRAWN  # a link does not grant what its creator could no longer grant
         elif until_ms <= at_ms:
             state = EXPIRED
         terms = InviteTerms(role, tuple(groups), int(balance))

@@ -1,7 +1,7 @@
-"""Keys that somebody has stopped: who disabled or revoked one, when and why; and all keys of a user
-stopped at once.
+"""Stopped keys: who disabled or revoked a key, when and why. Also stopping all keys of a user at
+once.
 
-The audit log says who and why; what is read grows with the keys that are asked about.
+Actor and reason come from the audit log. The reads grow with the number of requested keys.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ STOPS = ("disable", "revoke")
 
 @dataclass(frozen=True, slots=True)
 class KeyStop:
-    """The last time that a key was disabled or revoked; `reason` empty: none was typed."""
+    """The last time that a key was disabled or revoked. `reason` is empty if none was given."""
 
     actor: str
     at_ms: int
@@ -29,8 +29,8 @@ class KeyStop:
 
 
 def stops_of(db: peewee.Database, user: str, names: Sequence[str]) -> dict[str, KeyStop]:
-    """Return by name who stopped keys of a user; without those that commands or documents of
-    `apply` have disabled."""
+    """Return who stopped keys of a user, by name, without those disabled by commands or documents
+    of `apply`."""
     stops = {}
     for name in names:
         query = AuditRow.select(AuditRow.actor, AuditRow.at_ms, AuditRow.after).where(
@@ -43,7 +43,7 @@ def stops_of(db: peewee.Database, user: str, names: Sequence[str]) -> dict[str, 
 
 @in_transaction
 def disable_all(db: peewee.Database, user: str, actor: str, reason: str = "") -> list[str]:
-    """Disable all keys of a user; return the ids of those that were enabled. Raises NotFound."""
+    """Disable all keys of a user. Return the ids of those that were enabled. Raises NotFound."""
     owner = first_row(db, User.select(User.id).where(User.name == user))
     if owner is None:
         raise NotFound(f'there is no user "{user}"')
@@ -59,7 +59,7 @@ def disable_all(db: peewee.Database, user: str, actor: str, reason: str = "") ->
 
 
 def removal_of(db: peewee.Database, user: str) -> KeyStop | None:
-    """Return who removed a user of this name, and when; None: nobody has."""
+    """Return who removed a user of this name, and when, or None."""
     rows = entries(db, 1, AuditFilter(kind="user", name=user))
     if not rows or rows[0]["action"] != "remove":
         return None
@@ -67,7 +67,7 @@ def removal_of(db: peewee.Database, user: str) -> KeyStop | None:
 
 
 def origin_of(db: peewee.Database, user: str) -> tuple[int, str | None]:
-    """Return when a user was made, and by whom; None: no line of the audit log says it. Raises
+    """Return when a user was created, and by whom (None: the audit log does not have it). Raises
     NotFound."""
     owner = first_row(db, User.select(User.created_ms).where(User.name == user))
     if owner is None:

@@ -1,6 +1,6 @@
-"""What an API key shows of itself: its spend limits, what pays for it, what it has spent.
+"""The data that an API key shows of itself: its spend limits, its payers, its spending.
 
-What is read grows with the days of a month, not with the calls. Read only, blocking.
+The reads grow with the days of a month, not with the calls. Read only, blocking.
 """
 
 from dataclasses import dataclass
@@ -22,9 +22,8 @@ from store.values.usage_record import WALLET
 
 @dataclass(frozen=True, slots=True)
 class KeyView:
-    """A key's money at one moment. `masked`: its secret, as far as it may be shown; `limit` None:
-    it has no spend limit; `today_nanos`, `month_nanos`: what its calls cost in the UTC day and
-    month."""
+    """A key's money at one time. `masked` is the visible part of its secret. `limit` None: it has
+    no spend limit. `today_nanos`, `month_nanos`: the cost of its calls in the UTC day and month."""
 
     masked: str
     created_ms: int
@@ -36,7 +35,8 @@ class KeyView:
 
     @property
     def left_nanos(self) -> int:
-        """Return what its calls may cost now: what its payers have, within the spend limits."""
+        """Return the amount that the key's calls may cost now: the funds of its payers, within the
+        spend limits."""
         order = self.payers.order
         funds = self.balance_nanos if WALLET in order else 0
         active = (held for held in self.payers.subscriptions if held.state == ACTIVE)
@@ -46,13 +46,14 @@ class KeyView:
 
     @property
     def spent_nanos(self) -> int:
-        """Return what its calls cost in the window of its limit, without one in the month."""
+        """Return the cost of the key's calls in the window of its limit, or in the month if it has
+        none."""
         return self.month_nanos if self.limit is None else self.limit.spent_nanos
 
 
 @in_snapshot
 def view_of(db: peewee.Database, key_id: str, user_id: str, at_ms: int) -> KeyView:
-    """Return the view of a user's key. Raises NotFound. Raises StoreUnavailable."""
+    """Return the view of a user's key. Raises NotFound, StoreUnavailable."""
     query = ApiKey.select(
         *(ApiKey.prefix, ApiKey.last_four, ApiKey.created_ms),
         *(ApiKey.limit_nanos, ApiKey.limit_window),
@@ -78,7 +79,7 @@ def view_of(db: peewee.Database, key_id: str, user_id: str, at_ms: int) -> KeyVi
 
 
 def _by_day(db: peewee.Database, key_id: str, first_day: int) -> dict[int, int]:
-    """Return the cost of a key's calls by UTC day, from a day on."""
+    """Return the cost of a key's calls by UTC day, from `first_day` on."""
     query = UsageByKey.select(UsageByKey.day, fn.SUM(UsageByKey.cost_nanos)).where(
         UsageByKey.key_id == key_id, UsageByKey.day >= first_day
     )

@@ -1,4 +1,4 @@
-"""Users by their names, the groups that a user has to do with, and what groups offer to keys.
+"""Users by name, the groups related to a user, and what groups offer to keys.
 
 Blocking; for the Hub.
 """
@@ -27,15 +27,15 @@ def user_id_of(db: peewee.Database, name: str) -> str:
 
 
 def assigned_groups(db: peewee.Database, user_id: str) -> list[str]:
-    """Return the groups in which a user may make keys; some of them may be gone."""
+    """Return the groups in which a user may create keys. Some of them may have been removed."""
     row = first_row(db, User.select(User.groups).where(User.id == user_id))
     return [DEFAULT_GROUP] if row is None or row[0] is None else list(row[0])
 
 
 @in_snapshot
 def groups_of(db: peewee.Database, user_id: str, *, admin: bool) -> list[str]:
-    """Return the groups whose models a user can use, the default one first; an administrator: all.
-    Keys that are revoked do not count."""
+    """Return the groups whose models a user can use, the default one first; for an administrator,
+    all. Revoked keys do not count."""
     names: dict[str, str] = dict(select_rows(db, Group.select(Group.id, Group.name)))
     groups = set(names.values())
     if not admin:
@@ -54,7 +54,7 @@ def has_called_in(db: peewee.Database, user: str, group: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class KeyGroup:
-    """A group as the owner of a key sees it; `models`: those that some channel serves to it."""
+    """A group as the owner of a key sees it. `models` are those that some channel serves to it."""
 
     name: str
     multiplier_ppm: int
@@ -97,8 +97,8 @@ def _groups(db: peewee.Database, served: dict[str, set[str]]) -> Iterable[KeyGro
 
 @in_snapshot
 def groups_for_keys(db: peewee.Database, user_id: str, *, admin: bool) -> list[str]:
-    """Return the groups in which a user may make or move keys, in order of name: an administrator
-    in all, a member in those of its own that there are."""
+    """Return the groups in which a user may create keys or move them to, in order of name: all for
+    an administrator, the assigned ones that exist for a member."""
     names = [name for (name,) in select_rows(db, Group.select(Group.name).order_by(Group.name))]
     if admin:
         return names

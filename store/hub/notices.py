@@ -1,5 +1,5 @@
-"""Notices: what administrators tell everybody who signs in, from one moment to another; and below
-which balance a user wants to be told."""
+"""Notices: messages of administrators to everybody who signs in, between two times. Also the
+balance below which a user is notified."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ FIELDS = ("text", "level", "since", "until")
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """A notice; `until_ms` None: until it is removed."""
+    """A notice. `until_ms` None: until it is removed."""
 
     id: str
     text: str
@@ -44,14 +44,14 @@ def current(db: peewee.Database) -> list[Notice]:
 
 
 def listed(db: peewee.Database) -> list[Notice]:
-    """Return all notices, including those that are over or yet to come, the newest first."""
+    """Return all notices, including past and future ones, the newest first."""
     return [Notice(*row) for row in select_rows(db, _all())]
 
 
 @in_transaction
 def create(db: peewee.Database, fields: Mapping[str, object], actor: str) -> Notice:
-    """Make a notice of `text`, `level`, `since` and `until`, of which only the text is needed.
-    Raises Refused with the fields that have a fault."""
+    """Create a notice from `text`, `level`, `since` and `until`, of which only the text is
+    required. Raises Refused with the invalid fields."""
     at_ms = database_ms(db)
     faults: dict[str, str] = {}
     for name in fields.keys() - set(FIELDS):
@@ -86,7 +86,7 @@ def remove(db: peewee.Database, notice_id: str, actor: str) -> None:
 
 
 def public(notice: Notice) -> dict[str, Any]:
-    """Return a notice as in JSON."""
+    """Return a notice as JSON."""
     return {
         "id": notice.id,
         "text": notice.text,
@@ -113,7 +113,8 @@ def _all() -> Any:
 
 
 def low_balance(db: peewee.Database, user_id: str) -> int | None:
-    """Return below which balance (nanos) a user wants to be told; None: when it is about to end."""
+    """Return the balance (nanos) below which a user is notified. None: when it is about to run
+    out."""
     query = LowBalance.select(LowBalance.below).where(LowBalance.user_id == user_id)
     row = first_row(db, query)
     return None if row is None else int(row[0])
@@ -121,7 +122,7 @@ def low_balance(db: peewee.Database, user_id: str) -> int | None:
 
 @in_transaction
 def set_low_balance(db: peewee.Database, user_id: str, below_nanos: int | None) -> None:
-    """Set what `low_balance` returns."""
+    """Set the value that `low_balance` returns."""
     if below_nanos is None:
         LowBalance.delete().where(LowBalance.user_id == user_id).execute(db)
     else:

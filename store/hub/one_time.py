@@ -1,7 +1,7 @@
-"""One-time codes of users (TOTP): the sealed secret, what was used, and recovery codes.
+"""One-time codes of users (TOTP): the sealed secret, the last used period, and recovery codes.
 
-Which code fits is computed elsewhere; here a period counts once, however many ask at the same time,
-and so does a recovery code. Recovery codes are kept as digests.
+Codes are computed elsewhere. Here each period, and each recovery code, can be used only once, even
+by concurrent sign-ins. Recovery codes are stored as digests.
 """
 
 import hashlib
@@ -18,12 +18,12 @@ from store.values.cipher import Cipher
 from store.values.errors import Refused
 
 RECOVERY_CODES = 10
-RECOVERY_BYTES = 8  # 64 random bits each: tries are limited, and no pepper is needed
+RECOVERY_BYTES = 8  # 64 random bits each: attempts are limited, so no pepper is needed
 
 
 @dataclass(frozen=True, slots=True)
 class Authenticator:
-    """A user's secret; `recovery`: how many recovery codes are left."""
+    """A user's secret. `recovery` is the number of unused recovery codes."""
 
     secret: str = field(repr=False)
     confirmed: bool
@@ -31,8 +31,8 @@ class Authenticator:
 
 
 def find(db: peewee.Database, cipher: Cipher, user_id: str) -> Authenticator | None:
-    """Return the authenticator of a user, confirmed or not; Unreadable when the cipher key is
-    another."""
+    """Return the authenticator of a user, confirmed or not. Raises Unreadable if the cipher key has
+    changed."""
     row = first_row(
         db,
         OneTimeCodes.select(
@@ -45,7 +45,7 @@ def find(db: peewee.Database, cipher: Cipher, user_id: str) -> Authenticator | N
 
 
 def is_on(db: peewee.Database, user_id: str) -> bool:
-    """Return whether the sign-in of a user needs a code."""
+    """Return whether a user needs a code to sign in."""
     query = OneTimeCodes.select(OneTimeCodes.user_id).where(
         OneTimeCodes.user_id == user_id, OneTimeCodes.confirmed_ms.is_null(False)
     )
@@ -54,7 +54,7 @@ def is_on(db: peewee.Database, user_id: str) -> bool:
 
 @in_transaction
 def begin(db: peewee.Database, cipher: Cipher, user_id: str, secret: str) -> None:
-    """Keep a secret until it is confirmed. Raises Refused when codes are asked for already."""
+    """Store a secret until it is confirmed. Raises Refused if codes are already required."""
     if is_on(db, user_id):
         raise Refused(["one-time codes are set up already"])
     OneTimeCodes.delete().where(OneTimeCodes.user_id == user_id).execute(db)
@@ -64,8 +64,9 @@ def begin(db: peewee.Database, cipher: Cipher, user_id: str, secret: str) -> Non
 
 @in_transaction
 def confirm(db: peewee.Database, user_id: str, user: str, step: int) -> list[str]:
-    """Ask for codes from now on, as the user has shown one that fits, of the period `step`; new
-    recovery codes, which are not kept. Raises Refused when nothing waits to be confirmed."""
+    """Require codes from now on, since the user has entered a valid one of the period `step`.
+    Return new recovery codes, which are stored only as digests. Raises Refused if no secret waits
+    to be confirmed."""
     codes = [secrets.token_hex(RECOVERY_BYTES) for _ in range(RECOVERY_CODES)]
     changed = (
         OneTimeCodes.update(
@@ -81,7 +82,7 @@ def confirm(db: peewee.Database, user_id: str, user: str, step: int) -> list[str
 
 
 def count(db: peewee.Database, user_id: str, step: int) -> bool:
-    """Take the code of a period; False when it, or one of a later period, was taken before."""
+    """Use the code of a period. Return False if it, or one of a later period, was used before."""
     update = OneTimeCodes.update(last_step=step).where(
         OneTimeCodes.user_id == user_id, OneTimeCodes.last_step < step
     )
@@ -90,9 +91,9 @@ def count(db: peewee.Database, user_id: str, step: int) -> bool:
 
 @in_transaction
 def count_recovery(db: peewee.Database, user_id: str, user: str, code: str) -> bool:
-    """Take a recovery code; False when it is none of the user's, or was taken before."""
+    """Use a recovery code. Return False if the user has no such code, or it was used before."""
     digest = _digest(code.replace("-", "").strip().lower())
-    # The row is changed first, so that a second sign-in at the same time waits here.
+    # The row is updated first, so that a concurrent sign-in waits here.
     OneTimeCodes.update(last_step=OneTimeCodes.last_step).where(
         OneTimeCodes.user_id == user_id
     ).execute(db)
@@ -109,7 +110,7 @@ def count_recovery(db: peewee.Database, user_id: str, user: str, code: str) -> b
 
 @in_transaction
 def end(db: peewee.Database, user: str, actor: str) -> bool:
-    """Turn one-time codes of a user off; False when they were off. Raises NotFound."""
+    """Turn a user's one-time codes off. Return False if they were off. Raises NotFound."""
     user_id = user_id_of(db, user)
     was_on = is_on(db, user_id)
     OneTimeCodes.delete().where(OneTimeCodes.user_id == user_id).execute(db)

@@ -1,4 +1,4 @@
-"""Which users of an OpenID provider are which of ours: nobody is signed in who is not linked."""
+"""Links from users of an OpenID provider to users of ours. Without a link nobody is signed in."""
 
 import hashlib
 from dataclasses import dataclass
@@ -30,8 +30,8 @@ class Link:
 
 @in_transaction
 def link(db: peewee.Database, user: str, issuer: str, subject: str, actor: str) -> str:
-    """Let a user of a provider sign in as a user of ours; the link's id. Raises NotFound, Conflict
-    when somebody is linked to it already. Raises Refused."""
+    """Let a user of a provider sign in as one of our users. Return the link's id. Raises NotFound,
+    Conflict if the provider's account is already linked, and Refused."""
     if not 0 < len(subject) <= TEXT or not 0 < len(issuer) <= TEXT:
         raise Refused([f"issuer and subject have 1 to {TEXT} characters"])
     account = {"issuer": issuer, "subject": subject}
@@ -47,8 +47,8 @@ def link(db: peewee.Database, user: str, issuer: str, subject: str, actor: str) 
 
 
 def find(db: peewee.Database, issuer: str, subject: str) -> Person | None:
-    """Return the user who is linked, which counts as use; None when nobody is, or the user is
-    disabled."""
+    """Return the linked user, and note the use of the link. None if nobody is linked, or the user
+    is disabled."""
     digest = _digest(issuer, subject)
     query = (
         OpenIdLink.select(User.id, User.name, User.role, User.password_hash)
@@ -75,7 +75,7 @@ def of_user(db: peewee.Database, user_id: str) -> list[Link]:
 
 @in_transaction
 def unlink(db: peewee.Database, user_id: str, user: str, link_id: str, actor: str) -> None:
-    """End a link of a user. Raises NotFound, Refused (`administrators.keep_one`)."""
+    """Remove a link of a user. Raises NotFound, and Refused (`administrators.keep_one`)."""
     own = (OpenIdLink.id == link_id) & (OpenIdLink.user_id == user_id)
     with administrators.keep_one(db):
         query = OpenIdLink.select(OpenIdLink.issuer, OpenIdLink.subject).where(own)
@@ -89,7 +89,8 @@ def unlink(db: peewee.Database, user_id: str, user: str, link_id: str, actor: st
 
 @in_transaction
 def unlink_all(db: peewee.Database, user: str, actor: str) -> int:
-    """End all links of a user; how many. Raises NotFound, Refused (`administrators.keep_one`)."""
+    """Remove all links of a user. Return how many. Raises NotFound, and Refused
+    (`administrators.keep_one`)."""
     with administrators.keep_one(db):
         own = OpenIdLink.user_id == user_id_of(db, user)
         ended = int(OpenIdLink.delete().where(own).execute(db))
@@ -99,6 +100,6 @@ def unlink_all(db: peewee.Database, user: str, actor: str) -> int:
 
 
 def _digest(issuer: str, subject: str) -> bytes:
-    """No key of an index could hold both texts."""
+    """Return a digest of both texts, which are too long for the key of an index."""
     text = f"{len(issuer)}:{issuer}{subject}"
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()

@@ -1,7 +1,6 @@
 """Keys as their owner sees them: limits and their use, last use, wrong paths.
 
-What is read grows with the user's keys, not with those of others or with their calls. Blocking; for
-the Hub.
+The reads grow with the user's keys, not with those of others or with calls. Blocking; for the Hub.
 """
 
 from collections.abc import Sequence
@@ -37,11 +36,11 @@ class LastUse:
 
 @dataclass(frozen=True, slots=True)
 class OwnKey:
-    """A key. `replaced_until_ms`: its secret was exchanged, and the old one works until then.
+    """A key. `replaced_until_ms`: its secret was rotated, and the old one works until then.
 
-    `spent_nanos` is what the current window of its limit has spent, of a key without a limit the
-    current month; `resets_ms` the end of that window, None: never. `last_use` None: never used.
-    `with_use` fills in last use and the sum of the month.
+    `spent_nanos` is the spending in the current window of its limit, or in the current month if it
+    has no limit. `resets_ms` is the end of that window (None: never). `last_use` None: never used.
+    `with_use` fills in the last use and the sum of the month.
     """
 
     id: str
@@ -69,7 +68,7 @@ class OwnKey:
 
     @property
     def spent_window(self) -> str:
-        """Return the window that `spent_nanos` is of."""
+        """Return the window of `spent_nanos`."""
         return MONTH if self.limit_nanos is None else self.limit_window
 
     @property
@@ -94,7 +93,7 @@ def owned(db: peewee.Database, user_id: str, at_ms: int) -> list[OwnKey]:
 
 @in_snapshot
 def show(db: peewee.Database, user_id: str, key_id: str, at_ms: int) -> OwnKey:
-    """Return a key of a user with its use. Raises NotFound, even for somebody else's."""
+    """Return a key of a user with its use. Raises NotFound, also for another user's key."""
     own = (ApiKey.id == key_id) & (ApiKey.user_id == user_id)
     keys = snapshot_read(db, lambda: _complete(db, _read(db, own), at_ms))
     if not keys:
@@ -103,7 +102,7 @@ def show(db: peewee.Database, user_id: str, key_id: str, at_ms: int) -> OwnKey:
 
 
 def of_ids(db: peewee.Database, ids: Sequence[str], at_ms: int) -> list[OwnKey]:
-    """Return keys by id, with their use, in the caller's transaction; removed ones are missing."""
+    """Return keys by id, with their use, in the caller's transaction. Removed ones are missing."""
     return with_use(db, _complete(db, _read(db, ApiKey.id << list(ids)), at_ms), at_ms)
 
 
@@ -116,7 +115,7 @@ def owner_of(db: peewee.Database, user_id: str, key_id: str) -> str:
 
 
 def count_alive(db: peewee.Database, user_id: str) -> int:
-    """Count the keys of a user that are not revoked."""
+    """Return the number of a user's keys that are not revoked."""
     query = ApiKey.select(fn.COUNT(ApiKey.id)).where(
         ApiKey.user_id == user_id, ApiKey.revoked_ms.is_null()
     )
@@ -124,7 +123,7 @@ def count_alive(db: peewee.Database, user_id: str) -> int:
 
 
 def count_by_group(db: peewee.Database, user_id: str) -> dict[str, int]:
-    """Count the keys of a user that are not revoked, by the name of their group."""
+    """Return the number of a user's keys that are not revoked, by the name of their group."""
     query = ApiKey.select(Group.name, fn.COUNT(ApiKey.id)).join(
         Group, on=(Group.id == ApiKey.group_id)
     )
@@ -134,8 +133,9 @@ def count_by_group(db: peewee.Database, user_id: str) -> dict[str, int]:
 
 @in_snapshot
 def with_use(db: peewee.Database, keys: Sequence[OwnKey], at_ms: int) -> list[OwnKey]:
-    """Return the keys, each with its newest call, of which the roll-ups tell the hour and an index
-    the rest, and without a limit with the sum of the month. For a page: heavy keys have many."""
+    """Return the keys, each with its newest call, found by the roll-ups' hour and an index, and,
+    for keys without a limit, with the sum of the month. For one page: heavily used keys have many
+    sums."""
     hours = _last_hours(db, [key.id for key in keys])
     used = [key.id for key in keys if key.limit_nanos is None and key.id in hours]
     month = _of_month(db, used, at_ms)
@@ -188,7 +188,7 @@ def _complete(db: peewee.Database, keys: list[OwnKey], at_ms: int) -> list[OwnKe
 
 
 def _replaced(db: peewee.Database, ids: Sequence[str], at_ms: int) -> dict[str, int]:
-    """Return by key id the end of its last exchanged secret."""
+    """Return the end of the last rotated secret, by key id."""
     until_by_key: dict[str, int] = {}
     for portion in portions(ids):
         until = KeySecret.valid_until_ms
@@ -200,7 +200,7 @@ def _replaced(db: peewee.Database, ids: Sequence[str], at_ms: int) -> dict[str, 
 
 
 def _of_month(db: peewee.Database, ids: Sequence[str], at_ms: int) -> dict[str, int]:
-    """Return by key id the cost of its calls of the current UTC month."""
+    """Return the cost of the calls of the current UTC month, by key id."""
     first_day, _ = window_at(MONTH, at_ms)
     spent: dict[str, int] = {}
     for portion in portions(ids):
@@ -219,8 +219,8 @@ def names_of(db: peewee.Database, user_id: str, limit: int) -> list[str]:
 
 
 def ids_of(db: peewee.Database, user_id: str, user: str, key: str) -> list[str]:
-    """Return the ids of a user's keys with this id or name; also of a key that is removed and has
-    calls of the user. Empty: there is none."""
+    """Return the ids of a user's keys with this id or name, including a removed key that has calls
+    of the user."""
     own, named = ApiKey.user_id == user_id, (ApiKey.id == key) | (ApiKey.name == key)
     if ids := [key_id for (key_id,) in select_rows(db, ApiKey.select(ApiKey.id).where(own, named))]:
         return ids
@@ -230,7 +230,7 @@ def ids_of(db: peewee.Database, user_id: str, user: str, key: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Hour:
-    """The hour of a key's last call; `user` as the records name it."""
+    """The hour of a key's last call. `user` is the name in the records."""
 
     user: str
     day: int

@@ -1,7 +1,7 @@
-"""Who signs in: passwords are checked, and changed by their owners.
+"""Passwords of users: checked at sign-in, and changed by their owners.
 
-Hashing takes a tenth of a second and 64 MiB on purpose: never on an event loop, and never more than
-two at a time in one process.
+Hashing takes a tenth of a second and 64 MiB on purpose. Never do it on an event loop, and never
+more than twice at a time in one process.
 """
 
 import functools
@@ -25,7 +25,7 @@ MARK_CHARS = 32
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """A user who may sign in; `mark` is another one for each password."""
+    """A user who may sign in. `mark` differs for each password."""
 
     id: str
     name: str
@@ -34,8 +34,8 @@ class Person:
 
 
 def check(db: peewee.Database, name: str, password: str) -> Person | None:
-    """Return the user of a name and password; None when either is wrong, or the user is disabled or
-    has no password. Takes the same time whichever it is."""
+    """Return the user with this name and password, or None if either is wrong, or the user is
+    disabled or has no password. Takes the same time in all cases."""
     columns = (User.id, User.name, User.role, User.password_hash, User.disabled)
     row = first_row(db, User.select(*columns).where(User.name == name))
     verified = verify_password((row and row[3]) or _nobody_hash(), password)
@@ -45,20 +45,20 @@ def check(db: peewee.Database, name: str, password: str) -> Person | None:
 
 
 def is_current(db: peewee.Database, user_id: str, mark: str) -> bool:
-    """Return whether a user may still sign in and has the password of this mark."""
+    """Return whether a user may still sign in and has the password with this mark."""
     query = User.select(User.password_hash, User.disabled).where(User.id == user_id)
     row = first_row(db, query)
     return row is not None and not row[1] and mark_of(row[0]) == mark
 
 
 def mark_of(password_hash: str | None) -> str:
-    """Return the mark of a password; gives nothing of it away."""
+    """Return the mark of a password, which does not reveal anything about it."""
     return hashlib.sha256((password_hash or "").encode()).hexdigest()[:MARK_CHARS]
 
 
 def change_password(db: peewee.Database, name: str, old: str, new: str) -> None:
     """Give a user who knows the old password a new one, and end the user's sessions and tokens.
-    Raises Refused when the old one is wrong or the new one cannot be used."""
+    Raises Refused if the old one is wrong or the new one is invalid."""
     if check(db, name, old) is None:
         raise Refused(["the old password is wrong"])
     set_password(db, name, new, name)
@@ -71,8 +71,8 @@ def set_password(
     actor: str,
     claim: Callable[[], object] | None = None,
 ) -> None:
-    """Give a user a password, and end the user's sessions and tokens. Raises NotFound, and Refused
-    when it cannot be used. `claim`: the first step of the transaction."""
+    """Give a user a password, and end the user's sessions and tokens. `claim` is the first step of
+    the transaction. Raises NotFound, and Refused if the password is invalid."""
     hashed = _hash_of_new(new, name)
 
     def work() -> None:
@@ -88,7 +88,7 @@ def set_password(
 
 
 def _hash_of_new(password: str, user: str) -> str:
-    """Return the hash of a password that a user is to get. Raises Refused."""
+    """Return the hash of a user's new password. Raises Refused."""
     try:
         texts.password(password)
     except ValueError as error:
@@ -100,6 +100,6 @@ def _hash_of_new(password: str, user: str) -> str:
 
 @functools.cache
 def _nobody_hash() -> str:
-    """Of no user's password. To check it takes as long as to check a user's: an answer in less time
-    would tell which names exist."""
+    """Return the hash of a password that no user has. Checking it takes as long as checking a
+    user's; a faster answer would reveal which names exist."""
     return hash_password("nobody has this password")

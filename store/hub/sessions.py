@@ -1,8 +1,8 @@
 """Sessions of browsers: one row for each sign-in, found by the digest of its cookie.
 
-The cookie's value is seen once, when the session begins. A session ends when its owner or an
-administrator ends it, when it was not used for IDLE_MS, or LIFETIME_MS after it began. All sessions
-of a user end together with the user's tokens of the JSON API (`end_all`).
+The cookie's value is available once, when the session starts. A session ends when its owner or an
+administrator ends it, when it was not used for IDLE_MS, or LIFETIME_MS after its start. All
+sessions of a user end together with the user's tokens of the JSON API (`end_all`).
 """
 
 import hashlib
@@ -20,32 +20,33 @@ from store.values.ids import HOUR_MS, new_ulid
 
 IDLE_MS = 24 * HOUR_MS
 LIFETIME_MS = 30 * 24 * HOUR_MS
-SEEN_EVERY_MS = 60_000  # how fine the time of last use is
-MAX_OF_USER = 50  # the oldest ends when there are more
+SEEN_EVERY_MS = 60_000  # the resolution of the time of last use
+MAX_OF_USER = 50  # beyond that, the oldest ends
 COOKIE_BYTES = 32
 ADDRESS_CHARS, AGENT_CHARS = 64, 255
 
 
 @dataclass(frozen=True, slots=True)
 class SignedIn:
-    """Caller of the Hub: a session of a browser, which `session_id` names in lists, or a token of
-    the JSON API, then `session_id` is the token's."""
+    """The caller of the Hub: a session of a browser or a token of the JSON API. `session_id` is its
+    id."""
 
     session_id: str
     user_id: str
     user: str
     role: str
-    scopes: frozenset[str] | None = None  # of the token; None: a session
+    scopes: frozenset[str] | None = None  # of a token; None for a session
 
     @property
     def admin(self) -> bool:
-        """Return whether the whole Hub is open: by the role, and of a token by its scopes, too."""
+        """Return whether the caller has the whole Hub: by role, and for a token also by its
+        scopes."""
         return self.role == "admin" and (self.scopes is None or "admin" in self.scopes)
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """Numbers of sessions and tokens of a user that have ended."""
+    """The numbers of a user's ended sessions and tokens."""
 
     sessions: int
     tokens: int
@@ -64,7 +65,7 @@ class SessionRow:
 
 @in_transaction
 def begin(db: peewee.Database, user_id: str, address: str, agent: str) -> str:
-    """Return a new session of a user; the value of its cookie, which is not kept."""
+    """Start a session of a user. Return the value of its cookie, which is not stored."""
     cookie, at_ms = secrets.token_urlsafe(COOKIE_BYTES), database_ms(db)
     _clear(db, user_id, at_ms)
     row: dict[str, Any] = {"digest": digest_of(cookie), "id": new_ulid(), "user_id": user_id}
@@ -75,8 +76,8 @@ def begin(db: peewee.Database, user_id: str, address: str, agent: str) -> str:
 
 
 def find(db: peewee.Database, cookie: str, *, used: bool = True) -> SignedIn | None:
-    """Return the session of a cookie; None for an ended or unknown one, or a user that is disabled
-    or gone. `used`: this counts as use of the session."""
+    """Return the session of a cookie. None if it ended or is unknown, or its user is disabled or
+    removed. `used`: count this as use of the session."""
     digest = digest_of(cookie)
     query = (
         Session.select(
@@ -99,7 +100,7 @@ def find(db: peewee.Database, cookie: str, *, used: bool = True) -> SignedIn | N
 
 
 def of_user(db: peewee.Database, user_id: str) -> list[SessionRow]:
-    """Return the sessions of a user that are not over, last used first."""
+    """Return the active sessions of a user, last used first."""
     columns = (Session.id, Session.created_ms, Session.seen_ms, Session.address, Session.agent)
     at_ms = database_ms(db)
     query = (
@@ -115,15 +116,15 @@ def of_user(db: peewee.Database, user_id: str) -> list[SessionRow]:
 
 
 def end(db: peewee.Database, user_id: str, session_id: str) -> bool:
-    """End one session of a user; False when the user has none of this id."""
+    """End one session of a user. Return False if the user has no such session."""
     query = Session.delete().where(Session.id == session_id, Session.user_id == user_id)
     return bool(transaction(db, lambda: query.execute(db)))
 
 
 @in_transaction
 def end_all(db: peewee.Database, user_id: str, actor: str, kept_id: str = "") -> Ended:
-    """End all sessions and tokens of a user but the one of `kept_id`; how many there were. Joins a
-    running transaction."""
+    """End all sessions and tokens of a user except the one with `kept_id`. Return their numbers.
+    Joins a running transaction."""
     session = Session.delete().where(Session.user_id == user_id, Session.id != kept_id)
     token = ApiToken.update(revoked_ms=database_ms(db)).where(
         ApiToken.user_id == user_id, ApiToken.revoked_ms.is_null(), ApiToken.id != kept_id
@@ -137,7 +138,7 @@ def end_all(db: peewee.Database, user_id: str, actor: str, kept_id: str = "") ->
 
 
 def _clear(db: peewee.Database, user_id: str, at_ms: int) -> None:
-    """Remove what is over, and the oldest beyond MAX_OF_USER - 1."""
+    """Remove expired sessions, and the oldest beyond MAX_OF_USER - 1."""
     over = (Session.seen_ms < at_ms - IDLE_MS) | (Session.created_ms < at_ms - LIFETIME_MS)
     Session.delete().where(Session.user_id == user_id, over).execute(db)
     query = (
@@ -150,5 +151,6 @@ def _clear(db: peewee.Database, user_id: str, at_ms: int) -> None:
 
 
 def digest_of(secret: str) -> bytes:
-    """Return the digest of a cookie or token: 240 random bits or more, which need no pepper."""
+    """Return the digest of a cookie or token. These have 240 random bits or more and need no
+    pepper."""
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).digest()

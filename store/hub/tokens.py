@@ -1,8 +1,8 @@
-"""Tokens of the JSON API: made once, found by the digest of their secret, revoked one by one, or
+"""Tokens of the JSON API: created once, found by the digest of their secret, revoked one by one, or
 all with the sessions of their user (`sessions.end_all`).
 
-A token acts for its user, within its scopes: "read" looks, "keys" also changes keys and account,
-"admin" also does what the user may do as an administrator.
+A token acts for its user, within its scopes: "read" allows reading, "keys" also changes of keys and
+account, "admin" also everything that the user may do as an administrator.
 """
 
 import secrets
@@ -25,7 +25,7 @@ from store.values.usage_record import rfc3339
 PREFIX = "slt-"
 SECRET_BYTES = 30
 SCOPES = ("read", "keys", "admin")
-USED_EVERY_MS = 60_000  # how fine the time of last use is
+USED_EVERY_MS = 60_000  # the resolution of the time of last use
 MAX_NAME_CHARS = 128
 
 
@@ -47,8 +47,8 @@ class TokenRow:
 def create(
     db: peewee.Database, user: str, scopes: Sequence[str], *, name: str = "", actor: str
 ) -> tuple[str, str]:
-    """(id, token) of a new token of a user; the token is not kept. Raises NotFound for the user,
-    Refused for scopes that are none, or that the user's role does not have."""
+    """Create a token of a user. Return (id, token). The token is not stored. Raises NotFound for
+    the user, and Refused for unknown scopes or those that the user's role does not have."""
     unknown = [scope for scope in scopes if scope not in SCOPES]
     if unknown or not scopes:
         unknown_scope = repr(unknown[0]) if unknown else "none"
@@ -80,8 +80,8 @@ def create(
 
 
 def find(db: peewee.Database, token: str) -> SignedIn | None:
-    """Return the caller of a token and note its use; None for one unknown or revoked, or when its
-    user is disabled or gone."""
+    """Return the caller of a token and note its use. None if it is unknown or revoked, or its user
+    is disabled or removed."""
     if not token.startswith(PREFIX):
         return None
     digest = digest_of(token)
@@ -110,8 +110,8 @@ def find(db: peewee.Database, token: str) -> SignedIn | None:
 def listed(
     db: peewee.Database, user: str | None = None, limit: int | None = None, before: str = ""
 ) -> list[TokenRow]:
-    """Return the tokens of a user, or of all, newest first; revoked ones, too. `limit`: so many at
-    most, of those made before the one of this id. Raises NotFound."""
+    """Return the tokens of a user, or of all users, including revoked ones, newest first. At most
+    `limit`, of those created before the one with the id `before`. Raises NotFound."""
     columns = (
         *(ApiToken.id, User.name, ApiToken.name, ApiToken.scopes, ApiToken.last_four),
         *(ApiToken.created_ms, ApiToken.used_ms, ApiToken.revoked_ms),
@@ -127,7 +127,7 @@ def listed(
 
 
 def public(row: TokenRow) -> dict[str, Any]:
-    """Return a token as lists show it, without its secret; times are RFC 3339."""
+    """Return a token as lists show it, without its secret. Times are RFC 3339."""
     return {
         "id": row.id,
         "user": row.user,
@@ -142,7 +142,7 @@ def public(row: TokenRow) -> dict[str, Any]:
 
 @in_transaction
 def revoke(db: peewee.Database, token_id: str, *, user_id: str | None = None, actor: str) -> None:
-    """End a token, of any user or of this one; twice is once. Raises NotFound."""
+    """Revoke a token of any user, or of the user `user_id`. Idempotent. Raises NotFound."""
     query = ApiToken.select(ApiToken.revoked_ms).where(ApiToken.id == token_id)
     if user_id is not None:
         query = query.where(ApiToken.user_id == user_id)
