@@ -1,7 +1,7 @@
-"""Administrative changes: whole documents and single edits, all through one machinery.
+"""Administrative changes: whole documents and single edits, by the same code.
 
-Each is one transaction that is all or nothing: the rows, an audit row for every object with
-secrets masked, and the change log that running gateways read. Blocking; for commands and the Hub.
+Each is one transaction, all or nothing: the rows, an audit row for every object with secrets
+masked, and the change log that running gateways read. Blocking; for commands and the Hub.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,12 +26,12 @@ from store.values.errors import Conflict, Refused, refuse
 from store.values.texts import DOTS
 
 CATALOG_KINDS = frozenset({"model", "group", "channel"})
-NOBODY = ""  # the id of no user
+NOBODY = ""  # an id that no user has
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectChange:
-    """One object that was changed: action is create, update or remove."""
+    """A changed object. `action` is create, update or remove."""
 
     kind: str
     name: str
@@ -40,7 +40,7 @@ class ObjectChange:
 
 @dataclass(frozen=True, slots=True)
 class MadeKey:
-    """A key that was made; `secret` is None when it was given, as its owner has it already."""
+    """A created key. `secret` is None if it was given, since its owner already has it."""
 
     id: str
     user: str
@@ -50,8 +50,8 @@ class MadeKey:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Result of an edit, or of its dry run, which makes no `keys`. `warnings`: what of a document
-    will hardly do what was meant, though it is no fault."""
+    """The result of an edit, or of its dry run, which creates no `keys`. `warnings` are about
+    entries of a document that are valid but probably do not work as intended."""
 
     changes: list[ObjectChange]
     keys: list[MadeKey]
@@ -61,9 +61,10 @@ class Outcome:
 class Editor:
     """Makes changes in the name of an actor.
 
-    `upstreams` says what channels can be. Edits are texts of the command line, whose env: values
-    are read from `environ` and whose file: values from the current folder; `remote`: the actor asks
-    over HTTP and must not learn what this machine holds, and edits are values of a document.
+    `upstreams` has the valid properties of channels. Edits are texts of the command line; their
+    env: values are read from `environ` and file: values from the current folder. With `remote`, the
+    actor uses HTTP and must not learn anything about this machine, and edits are values of a
+    document.
     """
 
     def __init__(
@@ -92,9 +93,9 @@ class Editor:
         faults: Sequence[str] = (),
         begun_on: Mapping[tuple[str, str], str] | None = None,
     ) -> Outcome:
-        """Bring the store to what the document says; idempotent. Refused with all faults, `faults`
-        that reading the document has found among them. `begun_on`: versions that it was made from,
-        by kind and name; Outdated when others have changed one of these objects since."""
+        """Change the store to match the document. Idempotent. Raises Refused with all faults,
+        including `faults` from reading the document. `begun_on`: the versions it is based on, by
+        kind and name. Raises Outdated if others have changed one of these objects since."""
         warnings: list[str] = []
 
         def plan(state: StoreState) -> list[PlanStep]:
@@ -110,16 +111,16 @@ class Editor:
             warnings[:] = planning.warnings_of(planning.final_fields(state, steps), document)
             return steps
 
-        # Once without the write lock, as in _prepared; faults show early, too.
+        # First without the write lock, as in _carry_out_alone; this also finds faults early.
         planned = snapshot_read(self._db, lambda: plan(load(self._db)))
         outcome = Outcome(_changes(planned), []) if dry_run else self._carry_out(plan)
         return replace(outcome, warnings=warnings)
 
     def create(self, kind: str, name: str | None, edits: Mapping[str, Any]) -> Outcome:
-        """Make one object; Conflict when it exists, Refused with the fields of the faults.
+        """Create an object. Raises Conflict if it exists, and Refused with the invalid fields.
 
-        A key or a subscription also needs `user`, or a name written USER/NAME. `name` None: it is
-        among the edits.
+        A key or a subscription also needs `user`, or a name written USER/NAME. If `name` is None,
+        it is in the edits.
         """
         if name is not None:
             edits = with_identity(kind, name, edits)
@@ -140,11 +141,12 @@ class Editor:
     def change(
         self, kind: str, name: str, edits: Mapping[str, Any], version: str | None = None
     ) -> Outcome:
-        """Change fields of one object; NotFound, Refused as `create`. `version`: that of the object
-        the edits were begun on; Outdated when others have changed it since.
+        """Change fields of an object. `version`: the version of the object on which the edits are
+        based. Raises Outdated if others have changed the object since, NotFound, and Refused as
+        `create` does.
 
-        Of commands, `price.input` changes one price, `models.NAME` one name of a channel's map (no
-        value: it goes); other values replace what was there.
+        For commands, `price.input` changes one price, `models.NAME` one name of a channel's map (no
+        value: remove it). Other values replace the stored ones.
         """
 
         def plan(state: StoreState) -> list[PlanStep]:
@@ -178,9 +180,9 @@ class Editor:
         return entry_of_texts(kind, edits, stored, self._environ)
 
     def _owner(self, kind: str, query: Any) -> str | None:
-        """Return the id of the user whose users, keys and subscriptions have to be loaded, found by
-        a query; NOBODY for what belongs to no user and is neither renamed nor removed; None: all.
-        """
+        """Return the id of the user whose users, keys and subscriptions must be loaded, found by a
+        query. NOBODY for objects that belong to no user and are neither renamed nor removed; None
+        for all users."""
         if kind in CATALOG_KINDS:
             return NOBODY
         row = None if query is None else first_row(self._db, query)
@@ -189,27 +191,28 @@ class Editor:
     def _carry_out_alone(
         self, plan: Callable[[StoreState], list[PlanStep]], owner_id: str | None
     ) -> Outcome:
-        """Carry out a plan that was made once without the write lock: slow password hashes are
-        ready before everybody else has to wait."""
+        """Carry out a plan after making it once without the write lock, so that slow password
+        hashes are ready before the lock blocks others."""
         snapshot_read(self._db, lambda: plan(load(self._db, owner_id)))
         return self._carry_out(plan, owner_id)
 
     def _refuse_used_secret(self, entry: Entry) -> None:
-        """Refuse a secret that is in use; the plan knows only the secrets that were loaded."""
+        """Raise Refused if an entry's secret is in use. The plan knows only the loaded secrets."""
         secret = entry.fields.get("secret")
         if secret is not None and keys.in_use(self._db, secret, self._sealing.peppers) is not None:
             raise Refused([entry.fault("secret", planning.IN_USE)])
 
     def set_enabled(self, kind: str, name: str, enabled: bool) -> Outcome:
-        """Enable or disable one object; so already: changes nothing. NotFound. Raises Refused. A
-        channel that is enabled does not drain any more."""
+        """Enable or disable an object. Does nothing if that is its state already. A channel that is
+        enabled no longer drains. Raises NotFound, Refused."""
         edits = {"enabled": enabled}
         if enabled and kind == "channel":
             edits["draining"] = False
         return self._switch(kind, name, edits)
 
     def drain(self, name: str) -> Outcome:
-        """Give a channel no new calls, until it is enabled; those that run go on. NotFound."""
+        """Stop giving a channel new calls until it is enabled. Running calls continue. Raises
+        NotFound."""
         return self._switch("channel", name, {"draining": True})
 
     def _switch(self, kind: str, name: str, edits: Mapping[str, bool]) -> Outcome:
@@ -218,8 +221,8 @@ class Editor:
         return self.change(kind, name, {field: str(on).lower() for field, on in edits.items()})
 
     def remove(self, kind: str, name: str) -> Outcome:
-        """Remove one object; Refused while others refer to it. Raises NotFound. The subscriptions
-        of a user go with the user."""
+        """Remove an object. The subscriptions of a user are removed with the user. Raises NotFound,
+        and Refused while other objects refer to it."""
 
         def plan(state: StoreState) -> list[PlanStep]:
             stored = find(state, kind, name)
@@ -247,8 +250,8 @@ class Editor:
         return steps
 
     def _refuse_names(self, steps: list[PlanStep]) -> None:
-        """Refuse a new user of a removed one's name: its calls would show; and any new name that no
-        address of a page can hold."""
+        """Raise Refused for a new user with a removed user's name, who would see that user's calls,
+        and for a new name that cannot be in the address of a page."""
         faults = []
         for step in steps:
             if step.action == CREATE and step.identity[-1] in DOTS:
@@ -267,7 +270,7 @@ class Editor:
         self, plan: Callable[[StoreState], list[PlanStep]], owner_id: str | None = None
     ) -> Outcome:
         def work() -> Outcome:
-            # Administrators one after another: each judges what is really there.
+            # Administrators are serialized, so that each decides on the current state.
             changes.lock(self._db)
             state = load(self._db, owner_id)
             steps = plan(state)
@@ -332,11 +335,12 @@ def _subscriptions_of(state: StoreState, owner: Stored) -> list[Stored]:
 def _refs(
     state: StoreState, ids: Mapping[tuple[str, Identity], str], step: PlanStep, object_id: str
 ) -> list[str]:
-    """Return the ids that a change is logged by: gateways know plans and subscriptions by users."""
+    """Return the ids under which a change is logged. Gateways know plans and subscriptions by
+    users."""
     if step.kind == "subscription":
         return [ids["user", step.identity[:1]]]
     if step.kind == "plan":
-        # New subscriptions have steps of their own.
+        # New subscriptions have their own steps.
         stored = state["subscription"].values()
         return [item.row["user_id"] for item in stored if item.identity[1:] == step.identity]
     return [object_id]

@@ -1,7 +1,7 @@
-"""Reads the operator's document: TOML or JSON text into checked entries, or all its faults.
+"""Reading of the operator's document: TOML or JSON text into checked entries, or all its faults.
 
-No database here: whether names that an entry refers to exist is judged by plan.py. Values of
-secrets are in the entries but never in a fault.
+No database here: plan.py checks whether names that an entry refers to exist. Values of secrets are
+in the entries but never in a fault.
 """
 
 import json
@@ -27,21 +27,21 @@ MAX_DOCUMENT_CHARS = 32 * 1024 * 1024
 Identity = tuple[str, ...]
 Resolve = Callable[[object], object]
 Place = Callable[[str], str]
-"""A field of an entry (with points for inner ones, "" for the entry) -> how a fault of it begins:
-`setup.toml:12: `, or nothing when it is not known."""
+"""A field of an entry (with dots for inner ones, "" for the entry) -> the start of its faults:
+`setup.toml:12: `, or nothing if the place is not known."""
 Places = Callable[[str, int], Place]
-"""The same for the entry of a kind and number (from 0)."""
+"""The same for the entry of a kind, by its number (from 0)."""
 
 
 def nowhere(_: str) -> str:
-    """Return the place of an entry that is in no file."""
+    """Return the place of an entry that is not in a file."""
     return ""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One entry: its identity (one name or two, as a key has) and the fields it gives. `bad` are
-    given fields that have a fault; `place` tells where in a file they are."""
+    """An entry: its identity (one name, or two as for a key) and its given fields. `bad` are given
+    fields that have a fault. `place` returns their place in a file."""
 
     kind: str
     identity: Identity
@@ -50,7 +50,7 @@ class Entry:
     place: Place = field(default=nowhere, repr=False, compare=False)
 
     def where(self, name: str = "") -> str:
-        """Return the beginning of a message about a field: `setup.toml:12: channel "main"`."""
+        """Return the start of a message about a field: `setup.toml:12: channel "main"`."""
         return f"{self.place(name)}{label(self.kind, self.identity)}"
 
     def fault(self, name: str, message: str) -> str:
@@ -60,7 +60,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Target of the faults of parse_entry, and the name in them of an entry that has none."""
+    """The target of the faults of parse_entry, and the name in them for an entry without a name."""
 
     faults: list[str]
     unnamed: str
@@ -79,8 +79,8 @@ def label(kind: str, identity: Identity) -> str:
 def parse(text: str, environ: Mapping[str, str], folder: Path) -> Document:
     """Return the entries of a document. Raises Refused with every fault.
 
-    JSON when it begins with a brace, else TOML. A string `env:NAME` or `file:PATH` is read from
-    there, relative paths from `folder`; a file loses the line ends at its end.
+    The text is JSON if it starts with a brace, else TOML. A string `env:NAME` or `file:PATH` is
+    read from there, with relative paths from `folder`. Trailing line ends of a file are removed.
     """
     entries, faults = read(text, resolver(environ, folder))
     refuse(faults)
@@ -90,8 +90,8 @@ def parse(text: str, environ: Mapping[str, str], folder: Path) -> Document:
 def read(
     text: str, resolve: Resolve, places: Places = lambda kind, index: nowhere
 ) -> tuple[Document, list[str]]:
-    """Return the entries of a document as far as they can be read, and the faults, each at its
-    place. Refused when nothing can be read."""
+    """Return the readable entries of a document, and the faults, each with its place. Raises
+    Refused if nothing can be read."""
     content = _load(text)
     faults: list[str] = []
     entries: Document = []
@@ -115,7 +115,8 @@ def read(
 
 
 def resolver(environ: Mapping[str, str], folder: Path) -> Resolve:
-    """Return a function that reads env: and file: strings, also inside; it raises ValueError."""
+    """Return a function that reads env: and file: strings, also inside lists and tables. It raises
+    ValueError."""
     return lambda value: _resolve(value, environ, folder)
 
 
@@ -151,7 +152,8 @@ def parse_entry(kind: str, raw: object, report: Report, resolve: Resolve) -> Ent
 
 
 def _inner(name: str, value: object, fault: str) -> str:
-    """Return the field that a fault is about: of a table perhaps an inner one, which it names."""
+    """Return the field that a fault is about. For a table, it may be an inner field that the fault
+    names."""
     if isinstance(value, dict):
         for key in value:
             if fault.startswith((f"{key}: ", f'entry "{key}" ')) or f'field "{key}"' in fault:
@@ -159,7 +161,7 @@ def _inner(name: str, value: object, fault: str) -> str:
     return name
 
 
-# tomllib's message about a key or table that is given twice
+# tomllib's message about a duplicate key or table
 _DUPLICATE = re.compile(
     r"Cannot (?:overwrite a value|declare .* twice)"
     r" \(at (?:line (\d+), column \d+|end of document)\)"
@@ -167,7 +169,7 @@ _DUPLICATE = re.compile(
 
 
 def is_json(text: str) -> bool:
-    """Return whether a document is JSON: TOML cannot begin with a brace."""
+    """Return whether a document is JSON: TOML cannot start with a brace."""
     return text.lstrip(f"{BYTE_ORDER_MARK} \t\r\n").startswith("{")
 
 

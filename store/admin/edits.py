@@ -1,9 +1,9 @@
 """Single edits as an entry of the document: texts of the command line, `field=value` each, or
-values, as a JSON body or a form has them.
+values, as in a JSON body or a form.
 
-Texts may be env: and file: values, relative paths from the current folder. Of values none is read
-from elsewhere and no path is opened: whoever edits from afar may not see what this machine holds;
-their faults know the field they are about.
+Texts may be env: and file: values, with relative paths from the current folder. Values are never
+read from elsewhere and open no path, since a remote editor must not see the contents of this
+machine. Faults of values know their field.
 """
 
 from collections.abc import Iterator, Mapping
@@ -20,23 +20,23 @@ from store.values.fields import HeaderMap, Instant, ModelMap, OptionMap
 from store.values.price_fields import PriceChanges, PriceTable, RateList
 
 FROM = "from"
-"""Of `model set`: since when the prices beside it hold."""
+"""For `model set`: the time from which the given prices apply."""
 _PRICE = "price"
 _RATE = "rate"
 _CHANGES = "price_changes"
 _END = "\0"
-"""Ends the name of a field where `_place` puts it before a fault; no fault holds it."""
+"""Ends the name of a field where `_place` puts it before a fault. No fault contains it."""
 
 
 def entry_of_texts(
     kind: str, edits: Mapping[str, Any], stored: Stored | None, environ: Mapping[str, str]
 ) -> Entry:
-    """Return an entry with the fields that the edits give. Raises Refused with all faults.
+    """Return an entry with the fields of the edits. Raises Refused with all faults.
 
-    `stored`: the object they change, whose identity the entry takes; None for a new one, then
-    the edits hold the identity. `price.input=2` and `models.PUBLIC=UPSTREAM` reach inside; with
-    `from=TIME` the prices that are given hold from then on, the others stay as they are then. An
-    edit that is no text is a value of the document.
+    `stored` is the object to change, whose identity the entry takes. It is None for a new object;
+    then the edits contain the identity. `price.input=2` and `models.PUBLIC=UPSTREAM` change inner
+    fields. With `from=TIME` the given prices apply from then on, and the others stay as they are
+    then. An edit that is not a text is a value of the document.
     """
     raw: dict[str, Any] = {}
     faults: list[str] = []
@@ -62,7 +62,8 @@ def entry_of_texts(
 
 
 def _price_from(edits: Mapping[str, str], stored: Stored) -> tuple[dict[str, str], dict[str, Any]]:
-    """Return the edits without `from` and prices, and these as `price_changes`. Raises Refused."""
+    """Return the edits without `from` and prices, and the prices as `price_changes`. Raises
+    Refused."""
     where, inner = label("model", stored.identity), f"{_PRICE}."
     prices_given = {
         name[len(inner) :]: text for name, text in edits.items() if name.startswith(inner)
@@ -86,8 +87,8 @@ def _price_from(edits: Mapping[str, str], stored: Stored) -> tuple[dict[str, str
 
 
 def with_identity(kind: str, name: str, edits: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the edits of a new object with its identity, whose last part is `name`. Of two parts
-    the first is among the edits, or the name is written FIRST/LAST."""
+    """Return the edits of a new object with its identity, whose last part is `name`. If it has two
+    parts, the first is in the edits, or the name is written FIRST/LAST."""
     identity = list(KINDS[kind].identity)
     parts = name.split("/")
     if len(identity) == len(parts) == 2 and identity[0] not in edits:
@@ -118,14 +119,13 @@ def _take_edit(
         else:
             table.pop(inner, None)
     else:
-        # An identity, or unknown: parse_entry tells which.
+        # An identity, or unknown: parse_entry decides.
         raw[name] = text
 
 
 def entry_of_values(kind: str, values: Mapping[str, object], stored: Stored | None) -> Entry:
-    """Return an entry with the fields that the values give; `stored`: the object they change, None
-    for a new one. Raises Refused with all faults, each marked with its field: see
-    `faults_by_field`."""
+    """Return an entry with the given values. `stored`: the object to change, None for a new one.
+    Raises Refused with all faults, each marked with its field: see `faults_by_field`."""
     faults: list[str] = []
     raw = dict(values)
     spec = KINDS[kind]
@@ -147,7 +147,7 @@ def entry_of_values(kind: str, values: Mapping[str, object], stored: Stored | No
         if raw[name] not in (None, current):
             faults.append(f"{_place(name)}{name}: paths of files are set by commands only")
         if raw[name] is not None:
-            del raw[name]  # what stays is not opened either
+            del raw[name]  # an unchanged path is not opened either
     prices = raw.get(_PRICE)
     if stored is not None and isinstance(prices, dict):
         raw[_PRICE] = PriceTable().plain(stored.fields[_PRICE]) | prices
@@ -182,7 +182,8 @@ def _is_masked(value: object) -> bool:
 
 
 def _literal(value: object) -> Any:
-    """Return the value itself; ValueError for one that a command would read from elsewhere."""
+    """Return the value itself. Raises ValueError for one that a command would read from
+    elsewhere."""
     if isinstance(value, list):
         return [_literal(element) for element in value]
     if isinstance(value, dict):

@@ -1,7 +1,7 @@
-"""Shows what the store holds as the operator's document: whole, or object by object.
+"""The contents of the store as the operator's document: whole, or object by object.
 
-Secrets never leave: no upstream keys, no secrets of keys, no passwords; and no balances, which
-are credited only once. Applying an export to the store it came from changes nothing.
+Secrets are never included: no upstream keys, no secrets of keys, no passwords. Neither are
+balances, which are credited only once. Applying an export to its own store changes nothing.
 """
 
 import json
@@ -24,7 +24,7 @@ _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
 
 
 def export(db: peewee.Database) -> dict[str, list[dict[str, Any]]]:
-    """Return the document, entries by name; without fields that are not set and revoked keys."""
+    """Return the document, with entries ordered by name, without unset fields and revoked keys."""
     state = snapshot_read(db, lambda: load(db))
     document: dict[str, list[dict[str, Any]]] = {}
     for kind, spec in KINDS.items():
@@ -44,7 +44,7 @@ def export(db: peewee.Database) -> dict[str, list[dict[str, Any]]]:
 
 
 def left_out(db: peewee.Database) -> list[str]:
-    """Return what `export` cannot show of this store, a phrase for each kind of thing."""
+    """Return what `export` leaves out for this store, a phrase for each kind."""
     state = snapshot_read(db, lambda: load(db))
     omitted: dict[str, list[str]] = {}
     for kind, spec in KINDS.items():
@@ -68,13 +68,14 @@ def _first_names(names: list[str]) -> str:
 
 def list_objects(db: peewee.Database, kind: str) -> list[dict[str, Any]]:
     """Return every object of a kind in order of name: `id` and all its fields, secrets masked. A
-    key has no secret but the parts by which it is recognised, and its times."""
+    key has no secret, but its recognizable parts, and its times."""
     state = snapshot_read(db, lambda: load(db))
     return [shown(stored) for stored in _ordered(state, kind)]
 
 
 def show(db: peewee.Database, kind: str, name: str) -> dict[str, Any]:
-    """Return one object as in `list_objects`; a key by its id or as USER/NAME. Raises NotFound."""
+    """Return an object as in `list_objects`. A key is given by id or as USER/NAME. Raises
+    NotFound."""
     return shown(find(snapshot_read(db, lambda: load(db)), kind, name))
 
 
@@ -89,7 +90,8 @@ def to_toml(document: Mapping[str, list[dict[str, Any]]]) -> str:
 
 
 def _hidden(secret: bool, value: Any) -> bool:
-    """Return whether a shown value is not the real one; a proxy without a login is."""
+    """Return whether the shown value differs from the real one. That of a proxy without a login
+    does not."""
     return secret and (not isinstance(value, str) or MASK in value)
 
 
@@ -123,7 +125,7 @@ def _toml(value: Any) -> str:
         return f"{{ {inner} }}" if inner else "{}"
     if isinstance(value, list):
         return f"[{', '.join(_toml(item) for item in value)}]"
-    # JSON's strings, numbers and booleans are TOML's, but for U+007F, which must be escaped.
+    # JSON's strings, numbers and booleans are valid TOML, except U+007F, which must be escaped.
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007F")
 
 

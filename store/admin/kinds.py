@@ -1,7 +1,7 @@
-"""The kinds of the operator's document and their fields: one table that everything reads.
+"""The kinds of the operator's document and their fields, in one table that all other code uses.
 
-parse, plan, single edits, lists and export go by it. A field added here needs a column (a
-migration) and a line in objects.py. Not here: what needs the store or other entries.
+parse, plan, single edits, lists and export use it. A field added here needs a column (a migration)
+and a line in objects.py. Checks that need the store or other entries are elsewhere.
 """
 
 from collections.abc import Mapping
@@ -73,17 +73,17 @@ PROXY = Text(texts.proxy, 'a URL like `"http://proxy.example:3128"`')
 CA_FILE = Text(texts.ca_file, "the absolute path of a file with certificates in PEM")
 
 REQUIRED: Any = object()
-"""Default of a field that a new entry must give."""
+"""The default of a field that a new entry must give."""
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field: its type, what it means, what a new entry takes when it is missing, and whether it
-    is secret.
+    """A field: its type, its meaning, its default in a new entry, and whether it is secret.
 
-    A default of None that the type does not take is replaced by plan.py when the entry is made;
-    `missing` says by what, or what None means. `once`: only read when the entry is made, and shown
-    by no list or export. `local`: the path of a file of this machine, which commands alone set.
+    If the default is None and the type does not accept None, plan.py replaces it when the entry is
+    created. `missing` describes the replacement, or the meaning of None. `once`: only read when the
+    entry is created, and not in lists or exports. `local`: the path of a file of this machine,
+    which only commands set.
     """
 
     type: FieldType
@@ -97,7 +97,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One section of the document: what it is, the fields that are its identity, the others."""
+    """A section of the document: its description, the fields of its identity, the other fields."""
 
     about: str
     identity: Mapping[str, FieldType]
@@ -128,7 +128,7 @@ _KEY_LIMITS = {
 }
 _ENABLED = {"enabled": Field(Boolean(), "false: it exists but is not used.", True)}
 
-# In the order in which entries are made: what is referred to comes first.
+# In the order in which entries are created, so that references come after their targets.
 KINDS: Mapping[str, Kind] = {
     "model": Kind(
         "A model, by the name that clients use, and its prices.",

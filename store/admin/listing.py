@@ -1,8 +1,8 @@
-"""Lists of administered objects, a page at a time, as the Hub shows them; prices over time; and
-which names records may have.
+"""Lists of administered objects for the Hub, by page. Also prices over time, and the names that
+records may have.
 
-`export.list_objects` has them all at once. A page reads only its own rows, so that a store with
-many users is listed as fast as one with few.
+`export.list_objects` returns all objects at once. A page reads only its own rows, so that many
+users do not slow the list down.
 """
 
 from collections.abc import Sequence
@@ -43,8 +43,8 @@ _REMEMBERED: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class Paging:
-    """Part of a list: so many after the object whose cursor is `after`, of those that have the
-    words of `search` in their names; of channels in their models and base URLs, too."""
+    """Part of a list: `limit` objects after the one whose cursor is `after`, with the words of
+    `search` in their names, or for channels also in their models and base URLs."""
 
     limit: int
     after: str = ""
@@ -53,7 +53,7 @@ class Paging:
 
 @dataclass(frozen=True, slots=True)
 class ListPage:
-    """A page of a list; `next`: the cursor of the page behind it, None at the end."""
+    """A page of a list. `next` is the cursor of the next page, None at the end."""
 
     items: list[Shown]
     next: str | None
@@ -61,7 +61,7 @@ class ListPage:
 
 @in_snapshot
 def list_page(db: peewee.Database, kind: str, paging: Paging) -> ListPage:
-    """Return objects in order of name (subscriptions: of making) as `export.show` shows them."""
+    """Return objects as `export.show` shows them, in order of name (subscriptions: of creation)."""
     table: Any = TABLES[kind]
     named = "name" in KINDS[kind].identity
     cursor = table.name if named else table.id
@@ -85,7 +85,7 @@ def list_page(db: peewee.Database, kind: str, paging: Paging) -> ListPage:
 
 @in_snapshot
 def show_one(db: peewee.Database, kind: str, name: str) -> Shown:
-    """Return one object by name, a subscription as USER/PLAN or by its id. Raises NotFound."""
+    """Return an object by name, a subscription as USER/PLAN or by its id. Raises NotFound."""
     table: Any = TABLES[kind]
     if "name" in KINDS[kind].identity:
         rows = list(table.select().where(table.name == name).bind(db).dicts())
@@ -99,14 +99,14 @@ def show_one(db: peewee.Database, kind: str, name: str) -> Shown:
 
 
 def names(db: peewee.Database, kind: str, limit: int) -> list[str]:
-    """Return the first names of a kind that has one, in order."""
+    """Return the first names of a kind with names, in order."""
     table: Any = TABLES[kind]
     query = table.select(table.name).order_by(table.name).limit(limit)
     return [row[0] for row in select_rows(db, query)]
 
 
 def existing(db: peewee.Database, kind: str, candidates: Sequence[str]) -> set[str]:
-    """Return those of some names that objects of a kind have."""
+    """Return those of the candidates that are names of objects of a kind."""
     table: Any = TABLES[kind]
     query = table.select(table.name).where(table.name << list(candidates))
     return {row[0] for row in select_rows(db, query)}
@@ -114,8 +114,8 @@ def existing(db: peewee.Database, kind: str, candidates: Sequence[str]) -> set[s
 
 @in_snapshot
 def price_history(db: peewee.Database, model: str) -> list[Shown]:
-    """Return the prices and rates of a model and since when they hold, the newest first, with their
-    source if they are from a list; the first meters are None without a price. Raises NotFound."""
+    """Return the prices and rates of a model with their start times, the newest first, and their
+    source if they are from a list. The first meters are None without a price. Raises NotFound."""
     show_one(db, "model", model)
     query = Price.select(Price).join(Model, on=(Model.id == Price.model_id))
     rows: Any = (
@@ -134,7 +134,7 @@ def price_history(db: peewee.Database, model: str) -> list[Shown]:
 
 
 def priced_since(db: peewee.Database, models: Sequence[str]) -> dict[str, int]:
-    """Return since when (ms) the newest prices of models hold, by name."""
+    """Return the time (ms) since which the newest prices of models apply, by name."""
     since = fn.MAX(Price.effective_ms)
     query = Price.select(Model.name, since).join(Model, on=(Model.id == Price.model_id))
     rows = query.where(Model.name << list(models)).group_by(Model.name)
@@ -142,7 +142,8 @@ def priced_since(db: peewee.Database, models: Sequence[str]) -> dict[str, int]:
 
 
 def require_name(db: peewee.Database, kind: str, name: str) -> None:
-    """Raise NotFound, with the nearest name, unless a user, group or channel has or had it."""
+    """Raise NotFound, with the nearest name, unless a user, group or channel has or had this
+    name."""
     column = _OBJECTS[kind].name
     if not (_is_there(db, column, name) or _is_remembered(db, kind, name)):
         names = [row[0] for row in select_rows(db, column.model.select(column))]

@@ -1,7 +1,7 @@
-"""Administered objects as document fields: from rows, and back into rows.
+"""Administered objects as document fields, converted from rows and back.
 
-`load` reads everything, `insert`, `update` and `delete` write one object; all inside a
-transaction that the caller opened. What may be written is judged before, in plan.py.
+`load` reads everything; `insert`, `update` and `delete` write one object. All run inside a
+transaction of the caller. plan.py checks beforehand what may be written.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -38,8 +38,8 @@ from store.values.texts import nearest
 
 OPENING_REASON = "opening balance"
 ENDING = frozenset({"password", "enabled"})
-"""Fields of a user whose change ends sessions and tokens: whoever knew the old password may have
-signed in with it, and who is enabled again starts anew."""
+"""Fields of a user whose change ends sessions and tokens. Someone who knew the old password may
+have signed in with it, and a user who is enabled again starts without sessions."""
 
 TABLES: Mapping[str, type[Row]] = {
     "model": Model,
@@ -61,7 +61,8 @@ COLUMNS: Mapping[str, str] = {
     "expires_at": "expires_ms",
     "limit": "limit_nanos",
 }
-"""Fields whose column has another name; those not listed and not special: the same name."""
+"""Fields whose column has another name. Fields that are neither here nor in SPECIAL have the same
+name."""
 SPECIAL = frozenset(
     {
         "price",
@@ -76,17 +77,17 @@ SPECIAL = frozenset(
     }
     | {"extra_headers", "proxy"}
 )
-"""Fields that live in other tables, or that are translated."""
+"""Fields that are in other tables, or that are converted."""
 _OF_PRICES = frozenset({"price", "rate", "price_source"})
 """Fields of a row of prices."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """One object of the store: its id, its fields and its row.
+    """An object of the store: its id, its fields and its row.
 
-    Of secrets the fields hold what they can be compared by: digests (`secret`), the hash
-    (`password`), sealed values (`keys`, `extra_headers`, `proxy`).
+    For secrets, the fields contain comparable values: digests (`secret`), the hash (`password`),
+    sealed values (`keys`, `extra_headers`, `proxy`).
     """
 
     kind: str
@@ -97,7 +98,7 @@ class Stored:
 
     @property
     def revoked(self) -> bool:
-        """True for a key that was ended for good."""
+        """Return whether it is a revoked key."""
         return self.row.get("revoked_ms") is not None
 
 
@@ -106,7 +107,7 @@ StoreState = dict[str, dict[Identity, Stored]]
 
 
 class Sealing:
-    """The secrets of the installation, and what is made or compared with them."""
+    """The secrets of the installation, and operations with them."""
 
     def __init__(self, cipher: Cipher, peppers: list[str]) -> None:
         self.cipher = cipher
@@ -115,13 +116,13 @@ class Sealing:
         self._verified: dict[tuple[str, str], bool] = {}
 
     def password_hash(self, password: str) -> str:
-        """Return the hash of a password; the same one each time, since a plan may be made twice."""
+        """Return the hash of a password, the same one each time, since a plan may be made twice."""
         if password not in self._hashes:
             self._hashes[password] = hash_password(password)
         return self._hashes[password]
 
     def same(self, name: str, stored: Any, value: Any) -> bool:
-        """Return whether a value of a field is the stored one, also of secrets."""
+        """Return whether a value of a field equals the stored one, also for secrets."""
         if name == "keys":
             return len(stored) == len(value) and all(map(self.cipher.holds, stored, value))
         if name == "extra_headers":
@@ -139,8 +140,9 @@ class Sealing:
 
 
 def load(db: peewee.Database, owner_id: str | None = None) -> StoreState:
-    """Return every object of every kind; `owner_id`: of users, keys and subscriptions only those of
-    one user, which is all that matters to a key of that user but for secrets of others."""
+    """Return every object of every kind. `owner_id`: only that user's users, keys and
+    subscriptions, which is everything that matters to a key of that user except the secrets of
+    others."""
     owned = {"user": User.id, "key": ApiKey.user_id, "subscription": Subscription.user_id}
     owners = None if owner_id is None else [owner_id]
     rows = {
@@ -157,8 +159,9 @@ def load(db: peewee.Database, owner_id: str | None = None) -> StoreState:
 
 
 def find(state: StoreState, kind: str, name: str) -> Stored:
-    """Return the object of that name; one whose identity has two parts as FIRST/LAST or by its id.
-    NotFound; Refused when several are written like that, since names may hold slashes."""
+    """Return the object with that name. If its identity has two parts, the name is FIRST/LAST or
+    the id. Raises NotFound, and Refused if the name is ambiguous, since names may contain
+    slashes."""
     two_parts = len(KINDS[kind].identity) > 1
     matches = [
         stored
@@ -178,7 +181,7 @@ def find(state: StoreState, kind: str, name: str) -> Stored:
 def _rows(
     db: peewee.Database, table: Any, *order: Any, of: tuple[Any, Any] | None = None
 ) -> list[dict[str, Any]]:
-    """Return all rows of a table; `of`: a column, and its values or a query of them; None: any."""
+    """Return all rows of a table. `of`: a column, and its values or a query of them (None: any)."""
     query = table.select().order_by(*order)
     if of is not None and of[1] is not None:
         query = query.where(of[0] << (of[1] if isinstance(of[1], peewee.Query) else list(of[1])))
@@ -186,7 +189,7 @@ def _rows(
 
 
 def of_rows(db: peewee.Database, kind: str, rows: list[dict[str, Any]]) -> list[Stored]:
-    """Return the objects of some rows of a kind's table, in their order; no others are loaded."""
+    """Return the objects of some rows of a kind's table, in their order, without loading others."""
     loaded = {kind: rows}
     for part in KINDS[kind].identity:
         if part in NAMED and part != kind:
@@ -198,8 +201,8 @@ def of_rows(db: peewee.Database, kind: str, rows: list[dict[str, Any]]) -> list[
 
 
 class _Extras:
-    """Parts of objects that have tables of their own, by the id of the object; and names. `ids`:
-    only what belongs to these; `key_ids`: only secrets of these keys, may be a query."""
+    """The parts of objects that are in tables of their own, by the id of the object, and names.
+    `ids`: only the parts of these. `key_ids`: only the secrets of these keys; may be a query."""
 
     def __init__(
         self,
@@ -246,7 +249,7 @@ _READ: Mapping[str, Callable[[Mapping[str, Any], _Extras], Any]] = {
     "body": lambda row, _: row["body"] or {},
     "remove_headers": lambda row, _: row["remove_headers"] or [],
     "model_times": lambda row, _: row["model_times"] or {},
-    # Users that were made before the column have none.
+    # Users created before this column was added have none.
     "groups": lambda row, _: [DEFAULT_GROUP] if row["groups"] is None else row["groups"],
     "secret": lambda row, extras: frozenset(extras.digests.get(row["id"], ())),
     "group": lambda row, extras: extras.names.get(row["group_id"], ""),
@@ -271,7 +274,8 @@ def _identity(kind: str, row: dict[str, Any], extras: _Extras) -> Identity:
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """Writes objects in one transaction; `ids`: what they refer to, `remote`: over HTTP."""
+    """Writes objects in one transaction. `ids`: the ids of referenced objects. `remote`: over
+    HTTP."""
 
     db: peewee.Database
     sealing: Sealing
@@ -280,7 +284,7 @@ class Writer:
     remote: bool = False
 
     def insert(self, kind: str, identity: Identity, fields: Mapping[str, Any]) -> str:
-        """Make an object with these fields (all of them); its id."""
+        """Create an object with these fields (all of them). Return its id."""
         object_id = new_ulid()
         self.ids[kind, identity] = object_id
         row = {"id": object_id, **self._named(kind, identity), **self._columns(kind, fields)}
@@ -305,7 +309,8 @@ class Writer:
         self._write_extras(stored.id, fields, {**stored.fields, **fields}, new=False)
 
     def delete(self, stored: Stored) -> None:
-        """Remove an object and what is its own; a wallet and its ledger stay for good."""
+        """Remove an object and what belongs only to it. A wallet and its ledger are kept
+        forever."""
         if stored.kind == "user":
             owned = ApiKey.select(ApiKey.id).where(ApiKey.user_id == stored.id)
             for row in select_rows(self.db, owned):
@@ -366,13 +371,13 @@ class Writer:
 
     def _add_price(self, model_id: str, final: Mapping[str, Any]) -> None:
         from_ms, known_times = database_ms(self.db), self._price_times(model_id)
-        while from_ms in known_times:  # two changes can fall into one millisecond
+        while from_ms in known_times:  # two changes can have the same millisecond
             from_ms += 1
         change = (from_ms, final["price"], final["rate"])
         self._insert_price(model_id, change, final["price_source"])
 
     def _write_price_changes(self, model_id: str, changes: Sequence[PriceFrom]) -> None:
-        """Replace the prices that do not hold yet; those that do are never changed."""
+        """Replace the future prices. Prices already in force are never changed."""
         to_come = (Price.model_id == model_id) & (Price.effective_ms > database_ms(self.db))
         Price.delete().where(to_come).execute(self.db)
         known_times = self._price_times(model_id)
@@ -396,7 +401,7 @@ class Writer:
         cipher = self.sealing.cipher
         stood_for = self._fingerprints(channel_id)
         self._delete_channel_keys(channel_id)
-        # Another key has nothing against it; one that stays keeps its name.
+        # A new key starts without suspensions; a key that stays keeps its fingerprint.
         marks = [stood_for.get(key) or cipher.fingerprint(key) for key in upstream_keys]
         forget_keys(self.db, channel_id, marks)
         rows = [
@@ -412,14 +417,14 @@ class Writer:
         insert_rows(self.db, ChannelKey, rows)
 
     def _fingerprints(self, channel_id: str) -> dict[str, str]:
-        """Return the fingerprints of a channel's keys, by key; of those that can be opened."""
+        """Return the fingerprints of a channel's keys, by key, for those that can be opened."""
         own = ChannelKey.select(ChannelKey.cipher, ChannelKey.fingerprint)
         marks_by_key = {}
         for token, mark in select_rows(self.db, own.where(ChannelKey.channel_id == channel_id)):
             try:
                 marks_by_key[self.sealing.cipher.decrypt(token)] = mark
             except Unreadable:
-                continue  # of another installation's cipher key: it is replaced
+                continue  # sealed by another installation's cipher key: it is replaced
         return marks_by_key
 
     def _delete_channel_keys(self, channel_id: str) -> None:

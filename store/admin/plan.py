@@ -1,5 +1,5 @@
-"""The changes of a document: compares it with the store and judges every reference; warns of what
-hardly does what was meant; refuses to send a channel's secrets elsewhere.
+"""The changes of a document: compares it with the store and checks every reference. Warns about
+entries that probably do not work as intended. Refuses to send a channel's secrets elsewhere.
 
 Pure: no database, nothing is written. `apply.py` loads the state and carries a plan out.
 """
@@ -28,14 +28,14 @@ IN_USE = "it is in use by another key"
 _PORTS = {"http": 80, "https": 443}
 
 Vendors = Mapping[str, frozenset[str]]
-"""Vendor name -> the families its upstreams speak."""
+"""Vendor name -> the families that its upstreams speak."""
 
 
 @dataclass(frozen=True, slots=True)
 class Upstreams:
-    """Knowledge of the wire formats about channels: vendors, and the `options` of a channel, each
-    with what it must be, in words, and whether a value (name, value) is that. `any_version`: the
-    vendors of which a base URL may have a version."""
+    """The properties of channels that the wire formats define: vendors, and the `options` of a
+    channel, each with a description of its values, and a function that checks a value (name,
+    value). `any_version`: the vendors whose base URL may have a version."""
 
     vendors: Vendors
     options: Mapping[str, str] = field(default_factory=dict)
@@ -49,7 +49,8 @@ FinalFields = dict[tuple[str, Identity], Mapping[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class PlanStep:
-    """One change: `fields` is what is written (a new object: all of them), stored what was."""
+    """A change. `fields` are written (for a new object: all of them), `stored` is the object
+    before."""
 
     action: str
     kind: str
@@ -61,7 +62,7 @@ class PlanStep:
 
     @property
     def named(self) -> Entry:
-        """Return the entry, or one that only names the object: for faults."""
+        """Return the entry, or one that only has the object's name, for faults."""
         return self.entry or Entry(self.kind, self.identity, {})
 
 
@@ -75,13 +76,13 @@ def make_plan(
     prune: bool = False,
     remote: bool = False,
 ) -> list[PlanStep]:
-    """Return the steps from the state to what the document says, removals first. Raises Refused
-    with all faults.
+    """Return the steps from the state to the document, removals first. Raises Refused with all
+    faults.
 
-    `prune`: what the document does not name goes, except revoked keys of users that stay. `at_ms`:
-    now, when new subscriptions start that do not say when, and which prices hold. `remote`: for
-    somebody who asks over HTTP; else a proxy that such a one has set is written anew even when it
-    is the same.
+    `prune`: remove everything that is not in the document, except revoked keys of remaining users.
+    `at_ms`: the current time, which is the start of new subscriptions without one, and decides
+    which prices are in force. `remote`: the request came over HTTP. Otherwise a proxy that was set
+    over HTTP is written again even if it is the same.
     """
     faults: list[str] = []
     steps = _removals(state, document) if prune else []
@@ -101,7 +102,8 @@ def make_plan(
 def judge(
     state: StoreState, steps: list[PlanStep], upstreams: Upstreams, faults: list[str]
 ) -> None:
-    """Add a fault for each dangling reference the steps would leave, and what no upstream is."""
+    """Add a fault for each dangling reference that the steps would leave, and for each invalid
+    upstream."""
     final = final_fields(state, steps)
     removed = {(step.kind, step.identity) for step in steps if step.action == REMOVE}
     touched = {(step.kind, step.identity): step for step in steps if step.action != REMOVE}
@@ -127,8 +129,8 @@ def judge(
 
 
 def _in_force(entry: Entry, at_ms: int) -> Entry:
-    """Return the entry with the price that its changes have led to by now; those to come stay
-    changes: a document may be applied again when their time has come."""
+    """Return the entry with the price to which its changes have led by now. Future changes remain
+    changes, so that a document may be applied again after their time has come."""
     changes = entry.fields.get("price_changes", ())
     past = [change for change in changes if change[0] <= at_ms]
     if not past:
@@ -155,7 +157,7 @@ def _step(
     if stored is None:
         return _creation(entry, sealing, faults)
     if stored.revoked:
-        # Revoking is for good; a document that still names the key does not bring it back.
+        # Revoking is permanent: a document that still names the key does not restore it.
         return None
     specs = KINDS[entry.kind].fields
     new_fields = {name: value for name, value in entry.fields.items() if not specs[name].once}
@@ -169,7 +171,7 @@ def _step(
         return None
     of_prices = {"price", "rate"} & changed.keys() and "price_source" not in new_fields
     if of_prices and stored.fields.get("price_source"):
-        changed["price_source"] = None  # they are not from that list any more
+        changed["price_source"] = None  # they are no longer from that list
     _seal_password(entry, changed, sealing, faults)
     return PlanStep(UPDATE, entry.kind, entry.identity, stored, changed, entry=entry)
 
@@ -191,7 +193,8 @@ def _creation(entry: Entry, sealing: Sealing, faults: list[str]) -> PlanStep:
 
 
 def _timed(step: PlanStep, final: FinalFields, at_ms: int, faults: list[str]) -> PlanStep:
-    """Return the step of a subscription with both times, which are judged; others as they are."""
+    """Return the step of a subscription with both times, which are checked. Return other steps
+    unchanged."""
     if step.kind != "subscription" or step.action == REMOVE:
         return step
     key = (step.kind, step.identity)
@@ -200,7 +203,7 @@ def _timed(step: PlanStep, final: FinalFields, at_ms: int, faults: list[str]) ->
     if starts_ms is None:
         starts_ms = at_ms
     if expires_ms is None and plan is not None:
-        # For good: what the plan says later is for later subscriptions.
+        # Fixed now: later changes of the plan affect only later subscriptions.
         expires_ms = starts_ms + plan["days"] * DAY_MS
     if expires_ms is None:
         return step  # There is no such plan, which is a fault of its own.
@@ -227,7 +230,8 @@ def _seal_password(
 
 
 def final_fields(state: StoreState, steps: list[PlanStep]) -> FinalFields:
-    """Return the fields of every object after the steps; revoked keys refer to nothing."""
+    """Return the fields of every object after the steps, without revoked keys, which refer to
+    nothing."""
     final: FinalFields = {
         (kind, identity): stored.fields
         for kind, objects in state.items()
@@ -246,7 +250,7 @@ def final_fields(state: StoreState, steps: list[PlanStep]) -> FinalFields:
 def _references(
     kind: str, identity: Identity, fields: Mapping[str, Any]
 ) -> Iterator[tuple[str, str, str]]:
-    """Yield (field, kind, name) of everything an object refers to."""
+    """Yield (field, kind, name) for everything that an object refers to."""
     if kind == "key":
         yield "user", "user", identity[0]
         yield "group", "group", fields["group"]
@@ -259,7 +263,7 @@ def _references(
             yield "groups", "group", group
     if kind == "user":
         for group in fields["groups"]:
-            if group != DEFAULT_GROUP:  # what everybody may use need not exist
+            if group != DEFAULT_GROUP:  # the group of all users need not exist
                 yield "groups", "group", group
     if kind in ("channel", "group", "key"):
         for model in fields["models"]:
@@ -276,7 +280,7 @@ def _judge_vendor(
     ):
         faults.append(step.named.fault("base_url", message))
     if vendor is None or family is None:
-        # Missing in a new channel, which is a fault already.
+        # Missing in a new channel, which is already a fault.
         return
     if vendor not in vendors:
         message = f'there is no vendor "{vendor}" (known: {", ".join(vendors)})'
@@ -317,16 +321,16 @@ def _judge_secrets(
 
 
 def warnings_of(final: FinalFields, document: Document) -> list[str]:
-    """Return a sentence for each group and model without a channel, and each channel without keys
-    or with everything shared, that the document names; `final` is what the store holds in the end.
-    """
+    """Return a sentence for each group and model in the document without a channel, and each
+    channel in it without keys or with everything shared. `final` is the final contents of the
+    store."""
     channels = [fields for (kind, _), fields in final.items() if kind == "channel"]
     grouped = {group for fields in channels for group in fields["groups"]}
     served = {model for fields in channels for model in fields["models"]}
     warnings = []
     for entry in document:
         fields = final.get((entry.kind, entry.identity))
-        if fields is None:  # a key that was revoked
+        if fields is None:  # a revoked key
             continue
         name = entry.identity[-1]
         if entry.kind == "group" and name not in grouped:
@@ -355,12 +359,12 @@ def warnings_of(final: FinalFields, document: Document) -> list[str]:
 
 
 def refuse_moves(steps: Sequence[PlanStep]) -> None:
-    """Raise Refused, for the field `keys`, when a change over HTTP leads a channel elsewhere and
-    does not give its keys and headers again, if it has some.
+    """Raise Refused, for the field `keys`, if a change over HTTP sends a channel's requests
+    elsewhere without giving its keys and headers again, if it has some.
 
-    Whoever may change channels in the Hub or by its API may use upstream keys, not read them. A new
-    origin of `base_url`, another `proxy` or other trusted certificates show the keys to whoever
-    answers there. Commands run where the keys can be read anyway.
+    A person who may change channels in the Hub or by its API may use upstream keys, but not read
+    them. A new origin of `base_url`, another `proxy` or other trusted certificates would reveal the
+    keys to the server that answers there. Commands run where the keys can be read anyway.
     """
     faults = []
     for step in steps:
@@ -381,7 +385,7 @@ def refuse_moves(steps: Sequence[PlanStep]) -> None:
 
 
 def _moved(step: PlanStep) -> Iterator[str]:
-    """Yield the changed fields that say where requests go, or who may answer them."""
+    """Yield the changed fields that determine where requests go, or who may answer them."""
     assert step.stored is not None
     for name in ("base_url", "proxy", "ca_file"):
         if name not in step.fields:
@@ -392,7 +396,7 @@ def _moved(step: PlanStep) -> Iterator[str]:
 
 
 def origin_of(url: str | None) -> Any:
-    """Return scheme, host and port; a login, sealed or not, is no part of it."""
+    """Return scheme, host and port. A login, sealed or not, is not part of it."""
     if url is None:
         return None
     parts = urlsplit(url)

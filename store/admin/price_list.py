@@ -1,6 +1,7 @@
-"""A list of prices, as a table or as values: what it would change, and changing it, all or nothing.
+"""A list of prices, as a table or as values: computing its changes, and making them, all or
+nothing.
 
-A list names models that exist; a price that it does not give stays as it is.
+A list names existing models. A price that it does not give stays as it is.
 """
 
 import csv
@@ -29,9 +30,9 @@ _VERSION = "version"
 _NO_METERS = (MODEL, _VERSION, *_BESIDE)
 
 PriceRow = Mapping[str, Any]
-"""A model's name under `model`, and the prices that change by their names; in place of what there
-was a whole list `rate`, and `price_source`; None takes a price
-away. Perhaps the `version` that these were made from."""
+"""A model's name under `model`, and the changed prices by their names. `rate` is a whole list that
+replaces the old one; `price_source` may be given, too. None removes a price. Optionally the
+`version` on which these are based."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ class PriceChange:
 
 
 def read_csv(text: str) -> list[PriceRow]:
-    """Return the rows of a table with a head; an empty cell changes nothing. Raises Refused."""
+    """Return the rows of a table with a header. An empty cell changes nothing. Raises Refused."""
     try:
         rows = list(csv.reader(io.StringIO(text.lstrip("\ufeff"), newline="")))
     except csv.Error as error:
@@ -75,8 +76,8 @@ def read_csv(text: str) -> list[PriceRow]:
 def take(
     db: peewee.Database, editor: Editor, rows: Sequence[PriceRow], *, dry_run: bool
 ) -> list[PriceChange]:
-    """Change prices, or only tell what would change. Raises Refused with every fault, Outdated when
-    others have changed a model since the version of its row, or at the same time."""
+    """Change prices, or only return the changes if `dry_run`. Raises Refused with every fault, and
+    Outdated if others have changed a model since the version of its row, or at the same time."""
     begun_on = {
         (MODEL, name): str(row.get(_VERSION, versions.version_of(db, MODEL, name)))
         for row in rows[:MAX_ROWS]

@@ -1,4 +1,4 @@
-"""What of the store still needs an older secret of the installation, and sealing it anew.
+"""Counts of the values in the store that need older secrets of the installation, and resealing.
 
 The secrets themselves are files (conf/secrets.py). For `secrets` and `doctor`. Blocking.
 """
@@ -25,7 +25,7 @@ KEYS_SHOWN = 100
 _OF_DESTINATIONS: Any = (AlertDestination.sealed, AlertDestination.secret)
 
 Report = Callable[[int, int], None]
-"""(channels done, channels in all)."""
+"""(finished channels, all channels)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +76,11 @@ def pepper_use(db: peewee.Database, peppers: Sequence[str]) -> PepperUse:
 
 
 def reseal(db: peewee.Database, cipher: Cipher, actor: str, report: Report) -> int:
-    """Seal with the newest key what older ones sealed; how many values. Raises Unreadable never:
-    what no key opens stays.
+    """Reseal with the newest key what older ones sealed. Return the number of values. Never raises
+    Unreadable: values that no key opens stay as they are.
 
-    A transaction for some channels at a time, so it can be ended and begun anew at any moment, and
-    gateways work on: they know both keys.
+    Each transaction handles some channels, so it can be stopped and restarted at any time. Gateways
+    continue to work, since they have both keys.
     """
     ids = snapshot_read(db, lambda: _ids(db))
     done = 0
@@ -118,7 +118,7 @@ def _tokens(db: peewee.Database) -> Iterator[str]:
 
 
 def _reseal_destinations(db: peewee.Database, cipher: Cipher) -> int:
-    """Seal the addresses of alerts and what signs them anew; in a transaction."""
+    """Reseal the addresses and signing secrets of alerts, in a transaction."""
     done = 0
     for row_id, *tokens in select_rows(
         db, AlertDestination.select(AlertDestination.id, *_OF_DESTINATIONS)
@@ -137,7 +137,7 @@ def _reseal_destinations(db: peewee.Database, cipher: Cipher) -> int:
 
 
 def _reseal_some(db: peewee.Database, cipher: Cipher, ids: Sequence[str]) -> int:
-    """Seal the values of some channels anew; in a transaction."""
+    """Reseal the values of some channels, in a transaction."""
     changes.lock(db)  # nobody sets a key of these channels meanwhile
     done = 0
     own = ChannelKey.select(ChannelKey.id, ChannelKey.cipher)

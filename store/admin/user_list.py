@@ -1,7 +1,7 @@
-"""The list of users for administrators: filtered, in an order, each with what it has spent lately,
-its last call and its keys.
+"""The list of users for administrators: filtered, sorted, each with recent spending, last call and
+number of keys.
 
-A page reads its own users, but for the order by spending: that sums up one roll-up of
+A page reads only its own users, unless it is sorted by spending, which sums up one roll-up of
 SPENT_DAYS days.
 """
 
@@ -27,7 +27,7 @@ from store.values.usage_record import rfc3339_or_none
 SPENT_DAYS = 30
 NAME, SPENT, BALANCE = "name", "spent", "balance"
 SORTS = (NAME, SPENT, BALANCE)
-"""The orders: by name, or the greatest first."""
+"""The sort orders: by name, or the greatest first."""
 ACTIVE, DISABLED = "active", "disabled"
 STATES = (ACTIVE, DISABLED)
 MAX_OFFSET = 10_000_000
@@ -35,7 +35,8 @@ MAX_OFFSET = 10_000_000
 
 @dataclass(frozen=True, slots=True)
 class UserQuery:
-    """A part of the list: `after` is the `next` of the page before; an empty filter takes all."""
+    """A part of the list. `after` is the `next` of the previous page. An empty filter matches
+    all."""
 
     limit: int
     after: str = ""
@@ -48,7 +49,8 @@ class UserQuery:
 @in_snapshot
 def page(db: peewee.Database, query: UserQuery) -> tuple[list[dict[str, Any]], str | None]:
     """Return users as `export.show` shows them, each with `spent_30_days`, `last_call_at` and
-    `keys`, how many are not revoked; and the cursor of the next page. Raises Refused: no cursor."""
+    `keys` (how many are not revoked), and the cursor of the next page. Raises Refused for an
+    invalid cursor."""
     since_day = day_at(database_ms(db) - (SPENT_DAYS - 1) * DAY_MS)
     rows = User.select().limit(query.limit + 1)
     if query.search:
@@ -127,7 +129,8 @@ def _with_use(
 
 
 def _last_call(db: peewee.Database, user: str, last_days: dict[str, int]) -> int | None:
-    """Return the time of a user's newest call, whose day a roll-up tells; None: none is kept."""
+    """Return the time of a user's newest call, using the day from a roll-up. None if no call is
+    stored."""
     if (day := last_days.get(user)) is None:
         return None
     query = UsageRow.select(UsageRow.started_ms).where(UsageRow.user == user, UsageRow.day == day)
