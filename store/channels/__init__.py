@@ -1,1 +1,1 @@
-"""What is known of channels: breakers, probes, sums of calls, the status made of them."""
+"""The state of channels: breakers, probes, sums of calls, and the status made from them."""

@@ -1,8 +1,8 @@
-"""The open circuits of running workers, for others to see.
+"""The open circuits of running workers, for display by other processes.
 
-Each worker has circuit breakers of its own, in memory; its writer stores the open ones here, so
-that commands and the Hub can explain why a channel gets no calls. Workers read nothing back. The
-rows of a process are removed with its journal: when it ends, or when the journal is adopted.
+Each worker has circuit breakers of its own, in memory. Its writer stores the open ones here, so
+that commands and the Hub can explain why a channel gets no calls. Workers do not read them back.
+The rows of a process are removed with its journal: when it ends, or when the journal is adopted.
 """
 
 from collections.abc import Mapping
@@ -16,22 +16,26 @@ from store.db.tables.channels import ChannelBreaker as Row
 from store.db.tables.usage import JournalRow
 
 ROWS_MAX = 200
-"""Rows that one process writes at a time, which is once a second."""
+"""The most rows that a process writes at a time, which is once a second."""
 
 KEPT_MS = 3_600_000
-"""How long after its cool-down a row stays when neither its process nor its node came back."""
+"""The time for which a row remains after its cool-down if neither its process nor its node came
+back."""
 
 Name = tuple[str, str, str]
-"""Channel id, model (empty: all models), fingerprint of the upstream key (empty: it has none)."""
+"""Channel id, model (empty: all models), fingerprint of the upstream key (empty if there is
+none)."""
 
 Open = tuple[str, int, int]
-"""Reason, when it opened and when its cool-down ends (ms): by the monotonic clock of the worker, so
-that neither moves with a wall clock; in the row by the database's."""
+"""Reason, and when it opened and its cool-down ends (ms). Times are by the worker's monotonic
+clock, so that changes of its wall clock do not move them; in the row they are by the database's
+clock."""
 
 
 @dataclass(frozen=True, slots=True)
 class Breaker:
-    """One open circuit of one process. `fingerprint`: of the upstream key, "" without one."""
+    """An open circuit of a process. `fingerprint` is that of the upstream key, "" if there is
+    none."""
 
     node: str
     journal_id: str
@@ -50,8 +54,8 @@ def show(
     now: Mapping[Name, Open],
     offset_ms: int = 0,
 ) -> None:
-    """Write what has changed since `shown`, at most ROWS_MAX rows, and note it there. `offset_ms`:
-    the database's clock less that of `now`."""
+    """Write the changes since `shown`, at most ROWS_MAX rows, and update it. `offset_ms`: the
+    database's clock minus that of `now`."""
     removed = [name for name in shown if name not in now][:ROWS_MAX]
     room = ROWS_MAX - len(removed)
     new = [(name, row) for name, row in now.items() if shown.get(name) != row][:room]
@@ -83,12 +87,12 @@ def show(
 
 
 def forget(db: peewee.Database, journal_id: str) -> None:
-    """Remove the rows of a process that is gone, in the caller's transaction."""
+    """Remove the rows of a process that has ended, in the caller's transaction."""
     Row.delete().where(Row.journal_id == journal_id).execute(db)
 
 
 def forget_old(db: peewee.Database, at_ms: int) -> None:
-    """Remove what ended so long ago that its process is dead."""
+    """Remove circuits that ended more than KEPT_MS ago, whose process must be dead."""
     delete = Row.delete().where(Row.until_ms < at_ms - KEPT_MS)
     transaction(db, lambda: delete.execute(db))
 

@@ -1,6 +1,6 @@
-"""The figures of channels and groups in windows of time: sums added up, rates, percentiles.
+"""The figures of channels and groups in time windows: added sums, rates, percentiles.
 
-Read from the sums of status_sums, in the caller's transaction; for status.
+Read from the sums of status_sums, in the caller's transaction. For status.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,7 +19,7 @@ from store.db.tables.channels import BOUNDS_MS, FIRST_BYTE, TOTAL, ChannelSums
 WINDOWS = ("5m", "24h", "30d")
 
 Part = tuple[int, str]
-"""The index of the shortest of WINDOWS that some sums belong to, and the sums as a JSON array."""
+"""The index of the shortest of WINDOWS that the sums belong to, and the sums as a JSON array."""
 
 _FIRST_BYTE = SUMS.index(FIRST_BYTE[0])
 _TOTAL = SUMS.index(TOTAL[0])
@@ -31,17 +31,17 @@ _decode = msgspec.json.Decoder(list[int]).decode
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """The figures of one window, from `sums` in the order of SUMS; None: unknown."""
+    """The figures of a window, from `sums` in the order of SUMS. None: unknown."""
 
     sums: Sequence[int] = (0,) * len(SUMS)
 
     def plus(self, ok: int, failed: int) -> "Figures":
-        """These and so many calls more, of which nothing else is known."""
+        """Return these figures with more calls, of which nothing else is known."""
         return Figures((self.sums[0] + ok, self.sums[1] + failed, *self.sums[2:]))
 
     @property
     def calls(self) -> int:
-        """Calls that count."""
+        """Return the number of calls that count."""
         return self.sums[0] + self.sums[1]
 
     @property
@@ -51,32 +51,32 @@ class Figures:
 
     @property
     def failed(self) -> int:
-        """Calls that count and did not succeed."""
+        """Return the number of calls that count and did not succeed."""
         return self.sums[1]
 
     @property
     def streams(self) -> int:
-        """Streams that began: what percentiles of the first byte are of."""
+        """Return the number of streams that started, the basis of first-byte percentiles."""
         return sum(self.sums[_FIRST_BYTE:_TOTAL])
 
     @property
     def tokens_per_s(self) -> float | None:
-        """Output of streams, from the first byte on."""
+        """Return the output rate of streams, from the first byte on."""
         tokens, generation_ms = self.sums[2:_FIRST_BYTE]
         return round(tokens * 1000 / generation_ms, 1) if generation_ms else None
 
     def first_byte_ms(self, percent: int) -> int | None:
-        """Return a percentile of the time until a stream began."""
+        """Return a percentile of the time until a stream started."""
         return percentile(self.sums[_FIRST_BYTE:_TOTAL], percent)
 
     def total_ms(self, percent: int) -> int | None:
-        """Return a percentile of the time until an answer was whole."""
+        """Return a percentile of the time until an answer was complete."""
         return percentile(self.sums[_TOTAL:], percent)
 
 
 def percentile(buckets: Sequence[int], percent: int) -> int | None:
-    """Return the time (ms) below which so many percent of a histogram lie, even within its bucket.
-    None: it is empty. Beyond the last bound it is that bound."""
+    """Return the time (ms) below which `percent` of a histogram lie, interpolated within its
+    bucket, or None if it is empty. At most the last bound."""
     left = sum(buckets) * percent / 100
     if not left:
         return None
@@ -90,11 +90,11 @@ def percentile(buckets: Sequence[int], percent: int) -> int | None:
 
 
 def of_windows(parts: Sequence[Part]) -> dict[str, Figures]:
-    """Return the figures of all WINDOWS, from what `recent_sums` and `running_sums` have found."""
+    """Return the figures of all WINDOWS, from the results of `recent_sums` and `running_sums`."""
     windows = [_ZEROS for _ in WINDOWS]
     for first, text in parts:
         row = _decode(text)
-        # What belongs to a window belongs to all longer ones.
+        # The sums of a window belong to all longer ones, too.
         for place in range(first, len(WINDOWS)):
             windows[place] = row if windows[place] is _ZEROS else [*map(add, windows[place], row)]
     return dict(zip(WINDOWS, map(Figures, windows), strict=True))
@@ -103,7 +103,8 @@ def of_windows(parts: Sequence[Part]) -> dict[str, Figures]:
 def recent_sums(
     db: peewee.Database, scope: str, names: Sequence[str], at_ms: int
 ) -> Iterator[tuple[str, str, Part]]:
-    """Name, model and sums of minutes; those that left the shortest window go to hours soon."""
+    """Yield name, model and sums of minutes. Those outside the shortest window will soon be moved
+    to hours."""
     within = ChannelSums.at_s > at_ms // 1000 - WINDOW_S - MINUTE_S
     for part in portions(names):
         query = ChannelSums.select(*_PAIR, within, _as_json(map(fn.SUM, _COLUMNS)))
@@ -115,7 +116,8 @@ def recent_sums(
 def running_sums(
     db: peewee.Database, scope: str, names: Sequence[str]
 ) -> Iterator[tuple[str, str, Part, tuple[str, int, int]]]:
-    """Name, model and sums of the longer windows, with last error, its time, the last success."""
+    """Yield name, model and sums of the longer windows, with last error, its time, and the last
+    success."""
     latest = (ChannelSums.last_error, ChannelSums.last_failed_ms, ChannelSums.last_ok_ms)
     for first, span in ((1, LAST_DAY), (2, LAST_MONTH)):
         for part in portions(names):
@@ -126,7 +128,8 @@ def running_sums(
 
 
 def day_probes(db: peewee.Database) -> list[tuple[str, str, int, int]]:
-    """Channel, model and how many probes of the last 24 hours succeeded and failed."""
+    """Return channel, model and the numbers of successful and failed probes of the last 24
+    hours."""
     row = ChannelSums
     query = row.select(*_PAIR, fn.SUM(row.ok), fn.SUM(row.failed))
     condition = row.span.in_((MINUTE, LAST_DAY)) & (row.scope == PROBE)
@@ -135,7 +138,7 @@ def day_probes(db: peewee.Database) -> list[tuple[str, str, int, int]]:
 
 
 def _as_json(columns: Iterable[Any]) -> Any:
-    # As one text: drivers take their time for each column.
+    # As one text, since drivers need time for each column.
     return fn.JSON_ARRAY(*columns).coerce(False)
 
 

@@ -1,6 +1,5 @@
-"""What groups offer: each model with its state, its prices after the multiplier, the entries by
-which it can be called, and its uptime. What users see; no accounts. For commands and the Hub.
-"""
+"""The offers of groups: each model with its state, its prices after the multiplier, the entries by
+which it can be called, and its uptime. For users, so without accounts. For commands and the Hub."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,7 +19,7 @@ from store.values.usage_record import rfc3339
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A model for a group. `prices` None: it has none; `uptime` None: it was not asked for."""
+    """A model for a group. `prices` None: it has none. `uptime` None: it was not requested."""
 
     group: Group
     status: Status
@@ -30,30 +29,30 @@ class Offer:
 
     @property
     def model(self) -> str:
-        """Return its name."""
+        """Return the model's name."""
         return self.status.model
 
     @property
     def rates(self) -> Sequence[Rate]:
-        """Return its rates, the plain one first; empty without prices."""
+        """Return the model's rates, the plain rate first, or none without prices."""
         return (self.prices.plain, *self.prices.rates) if self.prices else ()
 
     def price(self, name: str, rate: Rate | None = None) -> str | None:
-        """Return the price of a meter after the multiplier, in decimal text; without a rate the
-        plain price."""
+        """Return the price of a meter after the multiplier, in decimal text. Without a rate, it is
+        the plain price."""
         if self.prices is None:
             return None
         return (rate or self.prices.plain).price_text(name, self.group.multiplier_ppm)
 
     def price_table(self, rate: Rate) -> dict[str, str | None]:
-        """Return the prices of a rate by meter: those of the columns of a list, and its own."""
+        """Return the prices of a rate by meter: those of a list's columns, and the rate's own."""
         names = (name for name in METERS if name in COLUMN_METERS or name in rate.own)
         return {name: self.price(name, rate) for name in names}
 
 
 @dataclass(frozen=True, slots=True)
 class Offering:
-    """The groups, models, channels and statuses at one moment."""
+    """The groups, models, channels and statuses at one time."""
 
     at_ms: int
     groups: Mapping[str, Group]
@@ -63,7 +62,7 @@ class Offering:
     losses: Losses = field(repr=False)
 
     def offers(self, group: str, only: Iterable[str] | None = None) -> list[Offer]:
-        """Return the offers of a group, in order of names; `only`: of these names."""
+        """Return the offers of a group, in order of names. `only`: those with these names."""
         names = None if only is None else frozenset(only)
         entries = self._entries(group, names)
         return [
@@ -78,8 +77,8 @@ class Offering:
         ]
 
     def callable_offers(self, group: str, only: Collection[str] = ()) -> list[Offer]:
-        """Return the offers of a group that some entry can call; `only`: of these names, empty for
-        all. Empty for a group that is gone."""
+        """Return the offers of a group that some entry can call. `only`: those with these names;
+        empty for all. Empty if the group does not exist."""
         if group not in self.groups:
             return []
         return [offer for offer in self.offers(group, only or None) if offer.entries]
@@ -87,8 +86,8 @@ class Offering:
     def _entries(
         self, group: str, names: frozenset[str] | None = None
     ) -> dict[str, dict[str, str]]:
-        """Return by model (`names`: of these): family of the entry -> native, or the family it
-        is translated from."""
+        """Return the entries by model (`names`: only these): family of the entry -> native, or the
+        family from which it is translated."""
         entries = Entries([self.groups[group]], self.losses)
         by_model: dict[str, dict[str, str]] = {}
         for channel in self.channels:
@@ -114,7 +113,7 @@ def load_offering(
     losses: Losses,
     figures_of: Sequence[str] | None = None,
 ) -> Offering:
-    """Load what these groups (None: all that exist) offer; `figures_of`: as in `of_models`."""
+    """Load the offers of these groups (None: all). `figures_of` is as in `of_models`."""
     known_groups = {
         group.name: group for group in load_groups(db) if groups is None or group.name in groups
     }
@@ -129,8 +128,8 @@ def load_offering(
 
 
 def native_model(offers: Sequence[Offer], family: str, losses: Losses) -> str | None:
-    """Return the first model that a family calls natively, else with the least loss; those that
-    work now go before others. None: it can call none."""
+    """Return the first model that a family calls natively, or else with the least loss. Models that
+    work now are preferred. None if it can call none."""
 
     def rank(offer: Offer) -> tuple[int, bool]:
         upstream = offer.entries[family].removeprefix(TRANSLATED)
@@ -142,7 +141,7 @@ def native_model(offers: Sequence[Offer], family: str, losses: Losses) -> str | 
 
 
 def with_uptime(db: peewee.Database, offering: Offering, offers: Sequence[Offer]) -> list[Offer]:
-    """Offers of one group, with their uptime."""
+    """Return the offers of one group with their uptime."""
     if not offers:
         return []
     group = offers[0].group.name
@@ -154,7 +153,7 @@ def with_uptime(db: peewee.Database, offering: Offering, offers: Sequence[Offer]
 
 
 def to_plain(offer: Offer) -> dict[str, Any]:
-    """Return an offer as JSON says it: a status, and what is beside it here."""
+    """Return an offer as JSON: a status, and the additional fields of offers."""
     plain = {**to_public(offer.status), "entries": dict(offer.entries)}
     plain["prices"] = offer.prices and offer.price_table(offer.prices.plain)
     plain["rates"] = [
@@ -167,7 +166,7 @@ def to_plain(offer: Offer) -> dict[str, Any]:
 
 
 def group_to_plain(group: Group, offers: Sequence[Offer]) -> dict[str, Any]:
-    """Return a group and what it offers."""
+    """Return a group and its offers."""
     return {
         "name": group.name,
         "multiplier": format_multiplier(group.multiplier_ppm),
@@ -177,7 +176,7 @@ def group_to_plain(group: Group, offers: Sequence[Offer]) -> dict[str, Any]:
 
 
 def _slots(slots: Sequence[Slot]) -> dict[str, Any]:
-    """Counts in order of time from `since` on: as lists, since there are many."""
+    """Return counts in order of time from `since` on. They are lists, since there are many."""
     return {
         "since": rfc3339(slots[0].at_s * 1000),
         "ok": [slot.ok for slot in slots],

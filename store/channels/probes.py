@@ -1,8 +1,8 @@
-"""Which channels are to be probed, and by whom: one process of all nodes at a time.
+"""The assignment of probes: each is made by one process of all nodes.
 
-A channel × model is quiet when it has had neither a call nor a probe for the interval. A claim sets
-the time of its next probe, so that of any number of processes one makes it. Results of probes are
-kept by status_sums, apart from traffic.
+A channel × model is quiet if it has had neither a call nor a probe for the interval. A claim sets
+the time of its next probe, so that only one of many processes makes it. status_sums stores the
+results of probes, separately from traffic.
 """
 
 import queue
@@ -19,34 +19,34 @@ from store.db.tables.channels import ChannelSums as Sums
 from store.values.errors import Conflict
 
 Pair = tuple[str, str]
-"""Name of a channel, and of a model."""
+"""The names of a channel and a model."""
 
-LOOK_S = 5.0  # between two looks at what is quiet; each claims at most one
+LOOK_S = 5.0  # between two checks of what is quiet; each claims at most one
 RESULTS_MAX = 1000  # that wait for the store; more are dropped
 
 KEPT_MS = 2 * 86_400_000
-"""How long a claim that nobody renews is kept: the longest interval, twice."""
+"""The time for which a claim is kept without renewal: twice the longest interval."""
 
 
 class Rota:
-    """The probes of one process: which it makes, and their results.
+    """The probes of one process: those it must make, and their results.
 
-    `begin` is called in the writer's thread with what is claimed; all else, but `look`, is for the
-    loop's. `pairs`: what may be probed. `interval_s` 0: nothing is.
+    `begin` is called in the writer's thread with the claimed pair. Everything else except `look` is
+    for the loop's thread. `pairs` may be probed. If `interval_s` is 0, nothing is.
     """
 
     def __init__(self, interval_s: int, begin: Callable[[Pair], None]) -> None:
         self.pairs: Sequence[Pair] = ()
         self.busy = False
-        """No further probe is to be begun now."""
+        """True if no further probe may start now."""
         self.interval_s = interval_s
         self._begin = begin
-        self._look_at = time.monotonic() + random.uniform(0, LOOK_S)  # not all workers at once
+        self._look_at = time.monotonic() + random.uniform(0, LOOK_S)  # staggers the workers
         self._results: queue.Queue[Probed] = queue.Queue(RESULTS_MAX)
         self._unwritten: list[Probed] = []
 
     def note(self, result: Probed) -> bool:
-        """Queue the result of a probe; False when it is dropped, since the queue is full."""
+        """Queue the result of a probe. Return False if it was dropped because the queue is full."""
         try:
             self._results.put_nowait(result)
         except queue.Full:
@@ -54,7 +54,7 @@ class Rota:
         return True
 
     def look(self, db: peewee.Database) -> None:
-        """Write results and claim a probe when one is due. Blocking; call it about once a second.
+        """Write results and claim a probe if one is due. Blocking; call it about once a second.
         Raises StoreUnavailable; results are kept then."""
         if not self.interval_s:
             return
@@ -89,7 +89,8 @@ def quiet(db: peewee.Database, pairs: Iterable[Pair], interval_s: int, at_ms: in
 
 
 def claim(db: peewee.Database, pair: Pair, interval_s: int, at_ms: int) -> bool:
-    """Return whether the caller is to make the probe; nobody else may in the interval."""
+    """Claim the next probe of a pair. Return whether the caller must make it; if so, no other
+    process may within the interval."""
     next_ms = at_ms + interval_s * 1000
     own = (Claim.channel == pair[0]) & (Claim.model == pair[1])
 
@@ -103,11 +104,11 @@ def claim(db: peewee.Database, pair: Pair, interval_s: int, at_ms: int) -> bool:
 
     try:
         return transaction(db, work)
-    except Conflict:  # another one has just claimed it for the first time
+    except Conflict:  # another process has just made the first claim
         return False
 
 
 def forget_old(db: peewee.Database, at_ms: int) -> None:
-    """Remove the claims of channels and models that are gone."""
+    """Remove the claims of channels and models that were removed."""
     delete = Claim.delete().where(Claim.next_ms < at_ms - KEPT_MS)
     transaction(db, lambda: delete.execute(db))

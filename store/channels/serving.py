@@ -1,8 +1,8 @@
-"""The channels as their status sees them: what they serve, to whom, by which upstream keys, and by
-which entries.
+"""Channels in the form that their status needs: what they serve, to which groups, with which
+upstream keys and by which entries.
 
-Without secrets, and with disabled ones, which the snapshot of the relay needs less often than this.
-Calls are decided by the snapshot (``store.catalog.catalog``), by the same rules.
+Without secrets, but with disabled channels, which the relay's snapshot rarely needs. Calls are
+decided by the snapshot (`store.catalog.catalog`), with the same rules.
 """
 
 from collections import defaultdict
@@ -21,7 +21,7 @@ TRANSLATED = "translated from "
 
 @dataclass(frozen=True, slots=True)
 class ServingChannel:
-    """A channel; `models` maps public to upstream names."""
+    """A channel. `models` maps public to upstream names."""
 
     id: str
     name: str
@@ -53,7 +53,8 @@ def load_serving(db: peewee.Database) -> list[ServingChannel]:
 
 
 class Entries:
-    """The entries by which channels can be asked; `groups` by name, `losses`: see Losses."""
+    """The entries by which channels can be called. `groups` are by name; for `losses` see
+    Losses."""
 
     def __init__(self, groups: Iterable[Group], losses: Losses) -> None:
         self._groups = {group.name: group for group in groups}
@@ -63,9 +64,9 @@ class Entries:
     def of(
         self, family: str, groups: frozenset[str], model: str, *, translate: bool
     ) -> Mapping[str, str]:
-        """Family of the entry -> native, or from which family it is translated: for a model of a
-        channel that speaks `family` and takes calls of these groups."""
-        # Channels are many, and few differ in this.
+        """Return family of the entry -> native, or the family from which it is translated, for a
+        model of a channel that speaks `family` and takes calls of these groups."""
+        # There are many channels, and few differ in this.
         serving = frozenset(name for name in groups if self._permits(name, model))
         key = (family, translate, serving)
         entries = self._known.get(key)
@@ -84,7 +85,7 @@ class Entries:
             if family in group.entries:
                 entries[family] = NATIVE
             if group.translate:
-                # between equals the order of names, so that it is always the same
+                # of equals, the first by name, so that the result is always the same
                 for entry in sorted(group.entries & open_to.keys()):
                     entries[entry] = f"{TRANSLATED}{family}"
         return dict(sorted(entries.items(), key=lambda item: (item[1] != NATIVE, item[0])))

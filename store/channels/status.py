@@ -1,24 +1,24 @@
 """The status of channels and models: what operators see of accounts, what users see of models.
 
-Read in one snapshot from the sums of status_sums and the open circuits of running workers; it costs
-some rows for each channel × model, whatever the traffic was. For commands and the Hub; nothing here
-decides a call.
+Read in one snapshot from the sums of status_sums and the open circuits of running workers. The cost
+is some rows for each channel × model, whatever the traffic was. For commands and the Hub; calls are
+not decided by it.
 
 A channel, for one of its models, is
 
-disabled   when an operator has switched it off;
-down       when a worker has an open circuit for each of its upstream keys and no call succeeded
-           since the last of them opened, or when DOWN_CALLS or more attempts of the last minutes
+disabled   if an operator has switched it off;
+down       if a worker has an open circuit for each of its upstream keys and no call succeeded
+           since the last of them opened, or if DOWN_CALLS or more attempts of the last minutes
            (without any: probes of the last hours) failed and none succeeded;
-degraded   when part of that is true: one upstream key has an open circuit, first bytes are slow,
+degraded   if a part of that is true: one upstream key has an open circuit, first bytes are slow,
            less than DEGRADED_RATE of at least DEGRADED_CALLS attempts succeed, the last probe
            failed;
-available  otherwise; the reason is `no_recent_traffic` when there were no calls lately.
+available  otherwise. The reason is `no_recent_traffic` if there were no recent calls.
 
-A model, for a group, is disabled without an enabled channel, down when all of those are or all of
-its last calls failed; degraded when one of them is not available, or calls fail as above.
+A model, for a group, is disabled without an enabled channel; down if all of those are or all of its
+last calls failed; degraded if one of them is not available, or if calls fail as above.
 
-An open circuit counts until RECENT_MS after the end of its cool-down: without a call since then it
+An open circuit counts until RECENT_MS after the end of its cool-down. Without a call since then it
 is out of date.
 """
 
@@ -63,9 +63,10 @@ _NO_FIGURES = Figures()
 
 @dataclass(slots=True)
 class Status:
-    """Of a channel or a group, for one model; `probes`: those of the last 24 hours; `entries`: of a
-    channel, by which it can be asked (``Entries``). `retry_ms`: when what was taken out is tried
-    again. Of a group: `serving` enabled channels, of which `well` are available."""
+    """The status of a channel or a group, for one model. `probes` are those of the last 24 hours,
+    `entries` those by which a channel can be called (`Entries`). `retry_ms`: when a circuit or key
+    is tried again. For a group, `serving` counts the enabled channels, `well` the available
+    ones."""
 
     name: str
     model: str
@@ -83,18 +84,18 @@ class Status:
     well: int = 0
 
     def windows(self) -> dict[str, Figures]:
-        """Return the figures of all windows, added up when they are asked for."""
+        """Return the figures of all windows, computed on each call."""
         return of_windows(self.parts)
 
     def saw(self, error: str, failed_ms: int, ok_ms: int) -> None:
-        """The last error and the last success of some rows."""
+        """Update the last error and the last success with those of some rows."""
         if ok_ms > (self.last_ok_ms or 0):
             self.last_ok_ms = ok_ms
         if failed_ms > (self.last_error_ms or 0):
             self.last_error, self.last_error_ms = error, failed_ms
 
     def become(self, state: str, reason: str | None, since_ms: int | None = None) -> None:
-        """Set state, reason and since when."""
+        """Set state, reason and start time."""
         self.state, self.reason, self.since_ms = state, reason, since_ms
 
 
@@ -102,8 +103,8 @@ class Status:
 def of_channels(
     db: peewee.Database, at_ms: int, losses: Losses = NOTHING_TRANSLATED, *, figures: bool = True
 ) -> list[Status]:
-    """Return each channel for each of its models, in order of their names. For operators alone.
-    `losses`: what can be translated; without `figures` see `add_channel_figures`."""
+    """Return each channel for each of its models, in order of their names. For operators only.
+    `losses`: the possible translations. If not `figures`, see `add_channel_figures`."""
     channels = load_serving(db)
     statuses = _channel_states(db, at_ms, channels)
     if figures:
@@ -125,10 +126,10 @@ def of_models(
     *,
     figures_of: Collection[str] | None = None,
 ) -> list[Status]:
-    """Return each model that groups (None: all) may use, in order of names; without accounts.
+    """Return each model that groups (None: all) may use, in order of names, without accounts.
 
     Unknown groups have none. `name` is the group's. `figures_of`: the groups whose figures are
-    wanted, too; None: of all.
+    included (None: all).
     """
     channels = load_serving(db)
     statuses = _group_states(db, at_ms, groups, channels)
@@ -142,7 +143,7 @@ def of_models(
 
 
 def add_channel_figures(db: peewee.Database, statuses: Collection[Status], at_ms: int) -> None:
-    """Give statuses of channels their figures, in the caller's transaction."""
+    """Add the figures of channels to their statuses, in the caller's transaction."""
     by_pair = {(status.name, status.model): status for status in statuses}
     _add_windows(db, CHANNEL, by_pair, at_ms)
     _add_probes(db, by_pair, {name: (name,) for name, _ in by_pair})
@@ -154,14 +155,14 @@ def add_model_figures(
     channels: Sequence[ServingChannel],
     at_ms: int,
 ) -> None:
-    """The same of models for groups; `channels`: all that serve them."""
+    """Add the figures of models to their statuses for groups. `channels`: all that serve them."""
     by_pair = {(status.name, status.model): status for status in statuses}
     _add_windows(db, GROUP, by_pair, at_ms)
     _add_probes(db, by_pair, {channel.name: channel.groups for channel in channels})
 
 
 def to_public(status: Status) -> dict[str, Any]:
-    """Return a status as in JSON, without the name of its channel or group; times RFC 3339."""
+    """Return a status as JSON, without the name of its channel or group. Times are RFC 3339."""
     entries = {} if status.entries is None else {"entries": dict(status.entries)}
     return {
         "model": status.model,
@@ -195,7 +196,7 @@ def _plain(figures: Figures) -> dict[str, Any]:
 
 
 def by_name(statuses: Iterable[Status]) -> list[dict[str, Any]]:
-    """Return statuses as in JSON: each channel or group once, with its `models`."""
+    """Return statuses as JSON: each channel or group once, with its `models`."""
     models_of: dict[str, list[dict[str, Any]]] = {}
     for status in statuses:
         models_of.setdefault(status.name, []).append(to_public(status))
@@ -213,7 +214,7 @@ def worst(states: Iterable[Status]) -> Status | None:
 
 @dataclass(slots=True)
 class _Recent:
-    """Attempts, probes or calls of a pair lately."""
+    """Recent attempts, probes or calls of a pair."""
 
     ok: int = 0
     failed: int = 0
@@ -267,7 +268,7 @@ def _channel_states(
 
 
 def _suspended_keys(db: peewee.Database) -> list[Breaker]:
-    """Return suspended upstream keys as open circuits, even while no gateway runs."""
+    """Return suspended upstream keys as open circuits, even if no gateway runs."""
     return [
         Breaker(
             "", "", key.channel_id, "", key.fingerprint, KEY_SUSPENDED, key.since_ms, key.until_ms
@@ -279,7 +280,7 @@ def _suspended_keys(db: peewee.Database) -> list[Breaker]:
 def _breakers_of(
     circuits: Mapping[tuple[str, str], list[Breaker]], channel: ServingChannel, model: str
 ) -> list[Breaker]:
-    """Return the open circuits of the keys that a channel has now."""
+    """Return the open circuits of the channel's current keys."""
     breakers = [*circuits.get((channel.id, model), ()), *circuits.get((channel.id, ""), ())]
     return [breaker for breaker in breakers if breaker.fingerprint in channel.fingerprints]
 
@@ -287,7 +288,8 @@ def _breakers_of(
 def _judge_breakers(
     status: Status, channel: ServingChannel, breakers: Sequence[Breaker], recent: _Recent
 ) -> bool:
-    """Set a status by open circuits, or by the calls of all workers; False when neither applies."""
+    """Set a status by open circuits, or by the calls of all workers. Return False if neither
+    applies."""
     opened = [breaker for breaker in breakers if breaker.reason != SLOW]
     all_keys = {breaker.fingerprint for breaker in opened} == set(channel.fingerprints)
     if all_keys and recent.last_ok_ms <= max(breaker.since_ms for breaker in opened):
@@ -307,9 +309,9 @@ def _judge_breakers(
 
 
 def _last_opened(opened: Sequence[Breaker], last_ok_ms: int) -> Breaker:
-    """Return the circuit that opened last and left no key, without a success since."""
+    """Return the circuit that opened last and left no usable key, without a success since."""
     firsts: dict[str, Breaker] = {}
-    # Circuits older than the last success come last.
+    # Circuits older than the last success are sorted last.
     for breaker in sorted(
         opened, key=lambda breaker: (breaker.since_ms < last_ok_ms, breaker.since_ms)
     ):
@@ -350,7 +352,7 @@ def _group_states(
     for group in load_groups(db):
         if groups is not None and group.name not in groups:
             continue
-        # A model without any channel is worth a line where it was named.
+        # A model without any channel is listed if the group names it.
         names = served if group.models is None else group.models
         for name in names & models.keys():
             status = statuses[group.name, name] = Status(group.name, name)
@@ -394,7 +396,7 @@ def _judge_model(status: Status, channels: Sequence[Status], recent: _Recent) ->
 def _recently(
     db: peewee.Database, scope: str, since_s: int, spans: Iterable[str] = (MINUTE,)
 ) -> dict[Pair, _Recent]:
-    """By pair, the totals of its rows of these spans that end after a moment."""
+    """Return, by pair, the totals of its rows of these spans that end after `since_s`."""
     rows = [(Sums.span == span) & (Sums.at_s > since_s - WIDTH_S[span]) for span in spans]
     query = Sums.select(
         *(Sums.name, Sums.model, Sums.ok, Sums.failed, Sums.last_ok_ms, Sums.last_failed_ms),
@@ -411,7 +413,8 @@ def _take(recent: _Recent, row: Sequence[Any], at_s: int) -> None:
     recent.ok += ok
     recent.failed += failed
     if failed:
-        # Rows come in order of time: the first failure that no success of a later minute followed.
+        # Rows are in order of time. This keeps the first failure that no success in a later minute
+        # followed.
         if not recent.failing_from_ms or recent.last_ok_ms > recent.last_failed_ms:
             recent.failing_from_ms = at_s * 1000
         if last_failed_ms >= recent.last_failed_ms:
@@ -422,7 +425,7 @@ def _take(recent: _Recent, row: Sequence[Any], at_s: int) -> None:
 def _add_windows(
     db: peewee.Database, scope: str, statuses: Mapping[Pair, Status], at_ms: int
 ) -> None:
-    """Give statuses their figures, and what they saw last."""
+    """Add figures, last errors and last successes to statuses."""
     names = sorted({name for name, _ in statuses})
     for name, model, part in recent_sums(db, scope, names, at_ms):
         if (status := statuses.get((name, model))) is not None:
@@ -436,7 +439,8 @@ def _add_windows(
 def _add_probes(
     db: peewee.Database, found: Mapping[Pair, Status], serving: Mapping[str, Collection[str]]
 ) -> None:
-    """Give statuses the counts of probes; `serving`: channel -> the names it is probed for."""
+    """Add the counts of probes to statuses. `serving`: channel -> the names for which it is
+    probed."""
     for channel, model, ok, failed in day_probes(db):
         for name in serving.get(channel, ()):
             if (status := found.get((name, model))) is not None:

@@ -1,21 +1,22 @@
-"""Sums behind the status of channels: how attempts and calls went, how long they took.
+"""Sums behind the status of channels: outcomes and durations of attempts and calls.
 
-A row is a scope, a name and a model: `channel` (attempts of users' calls), `probe` (attempts of
-ours), `group` (calls as its users saw them). The writer adds each batch to rows of minutes in the
-transaction that inserts its records, so a record counts once. `fold` moves what has become old:
+A row has a scope, a name and a model: `channel` (attempts of users' calls), `probe` (attempts of
+the gateway's own), `group` (calls as their users saw them). The writer adds each batch to rows of
+minutes in the transaction that inserts its records, so a record counts once. `fold` moves old rows:
 
     minute -> hour, and into last_24h          when it is older than the shortest window
     hour -> day, out of last_24h into last_30d when it is older than 24 hours
-    day -> out of last_30d, and away           when it is older than 30 days
+    day -> out of last_30d, and deleted        when it is older than 30 days
 
-so that reading a window takes one row a pair, however much traffic there was, and hours and days
-are there for bars. A minute is that in which an attempt or a call ended, by the database's clock.
-Reading: channel_status.
+So reading a window takes one row a pair, however much traffic there was, and hours and days are
+available for bars. A minute is the one in which an attempt or a call ended, by the database's
+clock. For reading see status.
 
-Raw SQL: to add four rows of 49 columns takes the writer 20 µs of CPU so, and 1,300 by the builder.
+Raw SQL: adding four rows of 49 columns takes the writer 20 µs of CPU this way, and 1,300 µs with
+the query builder.
 
-What the client caused counts as nothing. Times and tokens are those of answers with output, first
-byte and tokens those of streams.
+Failures caused by the client do not count. Times and tokens are those of answers with output; first
+bytes and tokens those of streams.
 """
 
 import functools
@@ -41,10 +42,10 @@ LAST_DAY, LAST_MONTH = "last_24h", "last_30d"
 MINUTE_S, HOUR_S, DAY_S = 60, 3600, 86_400
 WIDTH_S = {MINUTE: MINUTE_S, HOUR: HOUR_S, DAY: DAY_S}
 WINDOW_S = 300
-"""The shortest window: the minutes that reach into it."""
+"""The shortest window. Minutes that are partly in it count."""
 
 MONTH_S = 30 * DAY_S
-FOLD_ROWS = 500  # in one transaction: some 30 ms in which nobody else writes to SQLite
+FOLD_ROWS = 500  # in one transaction: some 30 ms during which nobody else writes to SQLite
 MODEL_CHARS = 256
 ERROR_CHARS = 64
 
@@ -60,9 +61,9 @@ FAILURES = frozenset(
 """The errors of an attempt that a client cannot cause: kinds of the upstream client, and codes."""
 
 OUTAGES = FAILURES | {"no_channel_available", "internal_error", "unavailable"}
-"""The codes of records of calls that failed through nothing their clients did."""
+"""The error codes of calls that failed through no fault of their clients."""
 
-# Ends of a call that are never the client's doing; of the others its error code decides.
+# Outcomes that a client never causes. For others the error code decides.
 _BROKEN = frozenset({"upstream_truncated", "timeout", "gateway_lost", "drained", "internal_error"})
 _BROKEN_BY_CHANNEL = frozenset({"upstream_truncated", "timeout", "upstream_error"})
 
@@ -82,10 +83,10 @@ Rows = dict[tuple[Any, ...], Row]
 
 def add_records(db: peewee.Database, records: Iterable[UsageRecord], lead_ms: int = 0) -> None:
     """Add records to the rows of their minutes, inside the caller's transaction. `lead_ms`: how far
-    the database's clock is ahead of the one of the records."""
+    the database's clock is ahead of that of the records."""
     rows: Rows = {}
-    # Calls that one channel served count alike for their channel and their group: noted once, which
-    # takes 1 us less of each call.
+    # Calls that one channel served are the same for their channel and their group. They are counted
+    # once, which saves 1 us for each call.
     plain: Rows = {}
     for record in records:
         call, attempts = record.call, record.attempts
@@ -108,7 +109,7 @@ def add_records(db: peewee.Database, records: Iterable[UsageRecord], lead_ms: in
 
 @dataclass(frozen=True, slots=True)
 class Probed:
-    """The result of a probe; `error` None: a complete answer."""
+    """The result of a probe. `error` is None for a complete answer."""
 
     channel: str
     model: str
@@ -119,7 +120,7 @@ class Probed:
 
 
 def add_probes(db: peewee.Database, probes: Iterable[Probed], lead_ms: int = 0) -> None:
-    """Add probes to the rows of their minutes. `lead_ms`: as in add_records."""
+    """Add probes to the rows of their minutes. `lead_ms` is as in add_records."""
     rows: Rows = {}
     for probe in probes:
         at_ms = probe.at_ms + lead_ms
@@ -154,7 +155,7 @@ def _add(rows: Rows, record: UsageRecord, lead_ms: int) -> None:
         elif last and outcome == "ok":
             row = _row(rows, CHANNEL, attempt.channel, model, end_ms)
             _note(row, None, end_ms)
-            # The time of earlier attempts is not this channel's.
+            # The time of earlier attempts does not belong to this channel.
             before_ms = duration_ms - attempt.ms if len(record.attempts) > 1 else 0
             _add_times(row, record, max(0, before_ms))
 
@@ -187,7 +188,7 @@ def _note(row: Row, error: str | None, at_ms: int) -> None:
 
 
 def _add_times(row: Row, record: UsageRecord, before_ms: int) -> None:
-    """The times of an answer, without what went by before."""
+    """Add the times of an answer, without the time that passed before."""
     output = record.usage.outputs
     if not output or record.duration_ms is None:
         return
@@ -217,10 +218,11 @@ def _merge(rows: Rows, key: tuple[Any, ...], row: Row, sign: int = 1) -> None:
 
 
 def fold(db: peewee.Database, now_s: int) -> bool:
-    """Move some old rows on, see above; return whether there are more. Any number of processes may.
-    At most FOLD_ROWS of each span, in a transaction of its own. Raises StoreUnavailable."""
+    """Move some old rows, see above. Return whether there are more. Any number of processes may do
+    it at once. At most FOLD_ROWS of each span, each in a transaction of its own. Raises
+    StoreUnavailable."""
     spans = ((MINUTE, WINDOW_S + MINUTE_S), (HOUR, DAY_S + HOUR_S), (DAY, MONTH_S + DAY_S))
-    # The end of a row of an hour or a day counts, so that a window is never shorter than it says.
+    # The end of an hour's or a day's row counts, so that a window is never shorter than its name.
     moved = [
         transaction(db, functools.partial(_fold, db, span, now_s - age_s)) for span, age_s in spans
     ]
@@ -255,7 +257,7 @@ def _fold(db: peewee.Database, span: str, before_s: int) -> int:
 
 
 def forget_empty(db: peewee.Database) -> None:
-    """Remove the rows of windows that nothing is left in."""
+    """Remove the empty rows of windows."""
     running = ChannelSums.span.in_((LAST_DAY, LAST_MONTH)) & (ChannelSums.at_s == 0)
     empty = (ChannelSums.ok == 0) & (ChannelSums.failed == 0)
     delete = ChannelSums.delete().where(running & empty)
@@ -268,11 +270,12 @@ COLUMNS = (*SUMS, "last_error", *LATEST)
 
 def _write(db: peewee.Database, rows: Rows) -> None:
     if rows:
-        # In order of their key, so that two writers wait for each other instead of deadlocking.
+        # In order of their key, so that concurrent writers wait for each other instead of
+        # deadlocking.
         executemany(db, _UPSERT[is_mysql(db)], [(*key, *rows[key]) for key in sorted(rows)])
 
 
-# MySQL sets one column after the other: the error is chosen before its time is overwritten.
+# MySQL sets columns in order, so the error is chosen before its time is overwritten.
 _CHANGES = {name: f'"{name}" + {{{name}}}' for name in SUMS} | {
     "last_error": 'CASE WHEN {last_failed_ms} > "last_failed_ms" THEN {last_error}'
     ' ELSE "last_error" END',

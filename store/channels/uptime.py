@@ -1,7 +1,7 @@
-"""How the calls of each hour of the last 24, and of each of the last 30 UTC days, ended.
+"""The results of calls in each of the last 24 hours and each of the last 30 UTC days.
 
-Read from the rows that status_sums folds: what is not yet an hour's is in minutes, what is not yet
-a day's in hours. Where no user called, probes are told apart. In the caller's transaction.
+Read from the rows that status_sums folds: the newest are still in minutes, newer ones in hours.
+Where no user called, probes are counted separately. In the caller's transaction.
 """
 
 from collections import defaultdict
@@ -32,16 +32,17 @@ HOURS = 24
 DAYS = 30
 
 Pair = tuple[str, str]
-"""Name of a group, and of a model."""
+"""The names of a group and a model."""
 
-# Minutes become hours once a minute, or a little later.
+# Minutes are moved to hours once a minute, or a little later.
 _UNFOLDED_S = status_sums.WINDOW_S + 10 * status_sums.MINUTE_S
 _RUNNING = (status_sums.LAST_DAY, status_sums.LAST_MONTH)
 
 
 @dataclass(slots=True)
 class Slot:
-    """Calls of an hour or a day, of those that count; `probes`: ours, where there were no calls."""
+    """The counted calls of an hour or a day. `probes`: those of the gateway, if there were no
+    calls."""
 
     at_s: int
     ok: int = 0
@@ -50,13 +51,13 @@ class Slot:
 
     @property
     def calls(self) -> int:
-        """Return all of them."""
+        """Return the number of calls."""
         return self.ok + self.failed
 
 
 @dataclass(frozen=True, slots=True)
 class Uptime:
-    """Slots in order of time, the last one still running."""
+    """Slots in order of time. The last one is still in progress."""
 
     hours: Sequence[Slot]
     days: Sequence[Slot]
@@ -64,7 +65,7 @@ class Uptime:
 
 @dataclass(frozen=True, slots=True)
 class DayFigures:
-    """The figures of a UTC day that began at `at_s`."""
+    """The figures of the UTC day that started at `at_s`."""
 
     at_s: int
     figures: Figures
@@ -72,7 +73,7 @@ class DayFigures:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A range of models by name, both ends included."""
+    """A range of models by name, including both ends."""
 
     first: str
     last: str
@@ -80,7 +81,7 @@ class Span:
 
 @dataclass(slots=True)
 class _Counts:
-    """By when a slot began: ok and failed."""
+    """Ok and failed counts by the start of their slot."""
 
     hours: defaultdict[int, list[int]] = field(default_factory=lambda: defaultdict(_zeros))
     days: defaultdict[int, list[int]] = field(default_factory=lambda: defaultdict(_zeros))
@@ -100,7 +101,7 @@ def uptime_of(
     channels: Sequence[ServingChannel],
     span: Span | None = None,
 ) -> Mapping[Pair, Uptime]:
-    """Return the uptime of groups for models that were called or probed; others are not there."""
+    """Return the uptime of groups for models that were called or probed. Others are missing."""
     at_s = at_ms // 1000
     calls: _Found = defaultdict(_Counts)
     for name, model, part, slot_s, ok, failed in _rows(db, GROUP, at_s, groups, span):
@@ -114,7 +115,7 @@ def uptime_of(
 def channel_days(
     db: peewee.Database, at_ms: int, names: Sequence[str]
 ) -> Mapping[str, Sequence[Slot]]:
-    """Return the days of channels, all models together: the attempts of calls, without probes."""
+    """Return the days of channels, all models together: attempts of calls, without probes."""
     at_s, counts = at_ms // 1000, defaultdict[str, _Counts](_Counts)
     for name, _, part, slot_s, ok, failed in _rows(db, CHANNEL, at_s, names, None):
         _add(counts[name], part, slot_s, (ok, failed))
@@ -122,7 +123,7 @@ def channel_days(
 
 
 def model_days(db: peewee.Database, at_ms: int, group: str, model: str) -> list[DayFigures]:
-    """Return the figures of each of the last DAYS for the calls of a group to one model."""
+    """Return the figures of a group's calls to one model for each of the last DAYS."""
     at_s = at_ms // 1000
     first_s = at_s - at_s % DAY_S - (DAYS - 1) * DAY_S
     days = [[0] * len(SUMS) for _ in range(DAYS)]
@@ -131,13 +132,13 @@ def model_days(db: peewee.Database, at_ms: int, group: str, model: str) -> list[
     for part in _times(at_s):
         for slot_s, *sums in raw_rows(db, Sums.select(*columns).where(part & whose)):
             place = (slot_s - first_s) // DAY_S
-            if 0 <= place < DAYS:  # an hour of the day before the first may be there still
+            if 0 <= place < DAYS:  # a row of an hour before the first day may still exist
                 days[place] = [a + b for a, b in zip(days[place], sums, strict=True)]
     return [DayFigures(first_s + place * DAY_S, Figures(sums)) for place, sums in enumerate(days)]
 
 
 def empty_uptime(at_ms: int) -> Uptime:
-    """Of a model that nobody called."""
+    """Return the uptime of a model without calls."""
     return _uptime(_Counts(), None, at_ms // 1000)
 
 
@@ -159,7 +160,7 @@ def _probes(
     channels: Sequence[ServingChannel],
     span: Span | None,
 ) -> Mapping[Pair, _Counts]:
-    """Probes of the channels of each group; most gateways make none."""
+    """Return the probes of the channels of each group. Most gateways make none."""
     serving: dict[str, list[str]] = {}
     for channel in channels:
         if group_names := [group for group in groups if group in channel.groups]:
@@ -175,7 +176,7 @@ def _probes(
 
 
 def _probed(db: peewee.Database, names: Sequence[str]) -> list[str]:
-    """Those of these channels that were probed within 30 days, but for the last minutes."""
+    """Return those channels that were probed within 30 days, except in the last minutes."""
     probed: set[str] = set()
     for portion in portions(names):
         rows = Sums.span.in_(_RUNNING) & (Sums.at_s == 0) & (Sums.scope == PROBE)
@@ -187,8 +188,9 @@ def _probed(db: peewee.Database, names: Sequence[str]) -> list[str]:
 def _rows(
     db: peewee.Database, scope: str, at_s: int, names: Sequence[str], span: Span | None
 ) -> Iterator[tuple[str, str, str, int, int, int]]:
-    """Name, model, span of the row, its time, ok, failed. Hours and days are named one by one: the
-    key begins with span and time, and a range of times would pass over the rows of all others."""
+    """Yield name, model, span of the row, its time, ok, failed. The queries name each hour and day,
+    because the key starts with span and time, and a range of times would read the rows of all
+    others."""
     columns = (Sums.name, Sums.model, Sums.span, Sums.at_s, Sums.ok, Sums.failed)
     for portion in portions(names):
         whose = (Sums.scope == scope) & Sums.name.in_(portion)
@@ -199,7 +201,7 @@ def _rows(
 
 
 def _times(at_s: int) -> tuple[Any, ...]:
-    """Return the conditions of rows of minutes, hours and days."""
+    """Return the conditions for rows of minutes, hours and days."""
     hour_s, day_s = at_s - at_s % HOUR_S, at_s - at_s % DAY_S
     recent = (Sums.span == MINUTE) & (Sums.at_s > at_s - _UNFOLDED_S)
     # An hour stays an hour's row until it is 25 hours old.
