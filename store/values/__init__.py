@@ -1,1 +1,1 @@
-"""What both sides of the store share: pure values and checks; imports nothing of the store."""
+"""Pure values and checks that the rest of the store shares. Imports nothing of the store."""

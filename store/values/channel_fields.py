@@ -1,7 +1,7 @@
-"""Types of the fields of a channel that are tables: edits of its requests, time-outs of its models.
+"""Types of the channel fields that are tables: edits of its requests, time-outs of its models.
 
-Paths of edits are names with points between them, as ``tools.*.defer_loading``; ``*`` stands for
-all elements of an array, or all names of an object. For kinds.py and the catalog. Pure.
+Paths of edits are names separated by dots, as `tools.*.defer_loading`. `*` stands for all elements
+of an array, or all names of an object. For kinds.py and the catalog. Pure.
 """
 
 import json
@@ -29,7 +29,7 @@ MAX_TIMEOUT_S = 86_400
 ALL = "*"
 
 KEPT_FIELDS = frozenset({"model", "stream", "stream_options", "n", "usage"})
-"""Fields of a request that the gateway sets or bills by, which no channel may edit."""
+"""Fields of a request that the gateway sets or needs for billing. Channels may not edit them."""
 
 Path = tuple[str, ...]
 
@@ -39,7 +39,7 @@ Edit = tuple[str, Path, bytes | None]
 
 
 def body_edits(value: Mapping[str, Any] | None) -> tuple[Edit, ...]:
-    """Return the edits of a value of the field, in the order in which they are made."""
+    """Return the edits in a value of the field, in the order in which they are made."""
     if not value:
         return ()
     return (
@@ -62,7 +62,7 @@ def _encoded(value: object) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class BodyMap(OptionMap):
-    """`set` and `default`: tables of path = value; `remove`: a list of paths."""
+    """`set` and `default`: tables of path = value. `remove`: a list of paths."""
 
     form: ClassVar[str] = "a table of `set` and `default` (path = value) and `remove` (paths)"
 
@@ -97,7 +97,7 @@ def _path(path: object) -> str:
 
 
 def _value(path: object, value: object) -> Any:
-    """Return a value with numbers as JSON has them."""
+    """Return a value with numbers as in JSON."""
     try:
         plain = json.loads(json.dumps(value, default=_number, allow_nan=False))
     except (TypeError, ValueError, RecursionError):

@@ -1,7 +1,7 @@
 """Sealing of upstream keys at rest (Fernet: AES-CBC and HMAC), with several cipher keys.
 
-The newest cipher key seals, all of them open, so a key can be replaced without an interruption:
-add the new one, renew every stored token, take the old one away (`secrets rotate`). No database.
+The newest cipher key seals and all of them open, so a key can be replaced without an interruption:
+add the new one, renew every stored token, remove the old one (`secrets rotate`). No database.
 """
 
 import base64
@@ -18,7 +18,7 @@ FINGERPRINT_CHARS = 16
 
 
 class Unreadable(StoreError):
-    """A sealed value cannot be opened with any of the cipher keys."""
+    """A sealed value that none of the cipher keys opens."""
 
 
 class Cipher:
@@ -27,7 +27,7 @@ class Cipher:
     def __init__(self, cipher_keys: Sequence[str]) -> None:
         if not cipher_keys:
             raise ValueError("a cipher needs at least one key")
-        # Any string will do as a key: what Fernet is given is derived from it.
+        # Any string is a valid key: the key for Fernet is derived from it.
         self._seals = [
             hashlib.sha256(b"sluice seal " + key.encode()).digest() for key in cipher_keys
         ]
@@ -35,7 +35,7 @@ class Cipher:
 
     @cached_property
     def _fernet(self) -> Any:
-        # Loaded with the first value: the library takes 7 MiB, which a Hub at rest does without.
+        # Loaded with the first value: the library takes 7 MiB, which an idle Hub does not need.
         return importlib.import_module("cryptography.fernet")
 
     @cached_property
@@ -47,12 +47,13 @@ class Cipher:
         return self._fernet.MultiFernet(self._boxes)
 
     def encrypt(self, text: str) -> str:
-        """Return a token that `decrypt` opens; each call gives another one."""
+        """Return a token that `decrypt` opens. Each call returns a different one."""
         token: bytes = self._box.encrypt(text.encode())
         return token.decode()
 
     def decrypt(self, token: str) -> str:
-        """Return the text in a token; Unreadable when it was sealed with another key or altered."""
+        """Return the text in a token. Raises Unreadable if it was sealed with another key or
+        altered."""
         try:
             text: bytes = self._box.decrypt(token.encode())
             return text.decode()
@@ -62,8 +63,8 @@ class Cipher:
             ) from None
 
     def renewed(self, token: str) -> str | None:
-        """Return a token by the newest key for the text of an older one; None when there is nothing
-        to do: it is by the newest already, or none of the keys opens it."""
+        """Return a token by the newest key for the text of an older one. Return None if it is by
+        the newest already, or if none of the keys opens it."""
         if self.by_newest(token) or not self.opens(token):
             return None
         return self.encrypt(self.decrypt(token))
@@ -77,14 +78,15 @@ class Cipher:
         return self._fits(self._boxes[0], token)
 
     def holds(self, token: str, text: str) -> bool:
-        """Return whether a token has this text; one that cannot be opened has another."""
+        """Return whether a token has this text. False if it cannot be opened."""
         try:
             return hmac.compare_digest(self.decrypt(token).encode(), text.encode())
         except Unreadable:
             return False
 
     def fingerprint(self, text: str) -> str:
-        """Return a keyed digest that stands for a text from now on and shows nothing of it."""
+        """Return a keyed digest that permanently identifies a text without revealing anything of
+        it."""
         return hmac.digest(self._mark, text.encode(), "sha256").hex()[:FINGERPRINT_CHARS]
 
     def _fits(self, box: Any, token: str) -> bool:

@@ -1,40 +1,40 @@
-"""What can go wrong in the store, in the store's own words.
+"""The errors of the store, in its own terms.
 
-Every public function of store/ raises only these (and ValueError for impossible arguments).
-Driver errors are turned into them in one place, `database.classify`. Status codes and wire
-envelopes are the business of handlers. Anyone may import this module; it imports nothing.
+Every public function of store/ raises only these (and ValueError for impossible arguments). Driver
+errors are translated to them in one place, `database.classify`. Status codes and wire envelopes
+belong to handlers. Anyone may import this module; it imports nothing.
 """
 
 from collections.abc import Sequence
 
 
 class StoreError(Exception):
-    """The store did not do what was asked; the message says the fact and, if known, the cure."""
+    """A failure of the store. The message states the fact and, if known, the remedy."""
 
 
 class StoreUnavailable(StoreError):
-    """The database cannot be reached or used now; nothing of the transaction has happened."""
+    """A database that cannot be reached or used now. Nothing of the transaction was committed."""
 
 
 class ReadOnly(StoreUnavailable):
-    """The database's server takes no writes now, so none was sent; reads go on."""
+    """A database server that takes no writes now, so none was sent. Reads still work."""
 
 
 class OutcomeUnknown(StoreUnavailable):
-    """The connection ended during COMMIT: the transaction may or may not have happened."""
+    """A connection lost during COMMIT: the transaction may or may not have been committed."""
 
 
 class Conflict(StoreError):
-    """A row with the same identity is already there."""
+    """A conflict with an existing row of the same identity."""
 
 
 class NotFound(StoreError):
-    """No object of that kind has that name or id."""
+    """A name or id that no object of the kind has."""
 
 
 class Refused(StoreError):
-    """Input that was not accepted: `faults` holds every reason, one sentence each. `fields`: for
-    each fault the field it is about, "" for none; empty when that is not known."""
+    """Input that was not accepted. `faults` has every reason, one sentence each. `fields` has the
+    field of each fault, "" for none; it is empty if the fields are not known."""
 
     def __init__(self, faults: Sequence[str], fields: Sequence[str] = ()) -> None:
         super().__init__("; ".join(faults))
@@ -43,7 +43,7 @@ class Refused(StoreError):
 
     @property
     def field(self) -> str | None:
-        """Return the first field that a fault is about, if any is known."""
+        """Return the first field that has a fault, if any is known."""
         return next(filter(None, self.fields), None)
 
 

@@ -1,4 +1,4 @@
-"""Features: what a request may ask for beyond text and functions, and a group may take away.
+"""Features: what a request may use beyond text and functions, and a group may disallow.
 
 One row each (pricing.md, section 6). Everybody may import this module.
 """
@@ -17,8 +17,8 @@ DEFAULT_FEATURES = (ALL, "-fallbacks.default")
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """A feature. `meter`: counts its uses, or its tokens. `dearer`: a caller names it, and it can
-    cost more than the plain rate."""
+    """A feature. `meter` counts its uses or its tokens. `dearer`: a client requests it by name, and
+    it can cost more than the plain rate."""
 
     name: str
     about: str
@@ -56,11 +56,12 @@ FEATURES: Mapping[str, Feature] = {feature.name: feature for feature in _ROWS}
 
 
 CONDITION_FEATURES = frozenset({"tier", "speed", "geo"})
-"""Conditions of service that a request names, as features: `tier.flex`; alone: with any word."""
+"""Conditions of service that a request names. As features they have a value (`tier.flex`); the name
+alone stands for any value."""
 
 
 def feature_word(text: str) -> str:
-    """Return a word of a group's list: `*`, NAME or `-NAME`. Raises ValueError."""
+    """Check a word of a group's list: `*`, NAME or `-NAME`. Return it. Raises ValueError."""
     name = text.removeprefix("-")
     if text != ALL and name not in FEATURES:
         raise ValueError(f'there is no feature "{name}"{nearest(name, FEATURES)}')
@@ -68,7 +69,7 @@ def feature_word(text: str) -> str:
 
 
 def allowed_features(words: Iterable[str]) -> frozenset[str]:
-    """Return the features that a list allows: names, `*` for all, `-NAME` takes one away."""
+    """Return the features that a list allows: names, `*` for all, `-NAME` to remove one."""
     names, removed = set[str](), set[str]()
     for word in words:
         if word == ALL:
@@ -81,25 +82,26 @@ def allowed_features(words: Iterable[str]) -> frozenset[str]:
 
 
 def words_of(names: Collection[str]) -> list[str]:
-    """Return the list that allows these features; with `*` among them what they lack is taken away,
-    so that it also allows what later versions add."""
+    """Return the list that allows these features. If they include `*`, the missing ones are removed
+    from all, so that the list also allows features of later versions."""
     if ALL in names:
         return [ALL, *(f"-{name}" for name in FEATURES if name not in names)]
     return [name for name in FEATURES if name in names]
 
 
 def needs_price(name: str, policy: str) -> bool:
-    """Return whether a call may ask for a feature only if it has a price, by `money.unpriced`:
+    """Return whether a call may use a feature only if it has a price, by `money.unpriced`:
     refuse_dearer, refuse, serve."""
     feature = FEATURES.get(name)
-    if feature is None or feature.dearer:  # a word of service that nobody knows counts as dearer
+    if feature is None or feature.dearer:  # unknown service words count as dearer
         return policy != "serve"
     return policy == "refuse" and feature.meter is not None
 
 
 def is_priced(name: str, prices: Prices, word: str = "") -> bool:
-    """Return whether there is a price for a feature, or for a meter that records name as unpriced;
-    `word`: of a condition of service, else that of the name; without both any."""
+    """Return whether there is a price for a feature, or for a meter that records list as unpriced.
+    `word` is the value of a condition of service; without it, the value in the name; without both,
+    any value."""
     condition, _, suffix = name.partition(".")
     if condition in CONDITION_FEATURES:
         word = word or suffix

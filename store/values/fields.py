@@ -1,8 +1,8 @@
 """Types of the fields of the operator's document: text and numbers in, checked values out.
 
-Each type turns a document value (TOML or JSON) into what the store keeps, back into a document
+Each type converts a document value (TOML or JSON) into the stored value, back into a document
 value, and a command-line word into a document value. All raise ValueError with the fact and the
-cure, never with the value of a secret. Pure.
+remedy, never with the value of a secret. Pure.
 """
 
 import datetime
@@ -29,19 +29,19 @@ _RFC_3339 = re.compile(
 
 
 class FieldType:
-    """A kind of value: how it is checked, printed, described and read from the command line."""
+    """A type of values: how they are checked, printed, described and read from the command line."""
 
     @property
     def form(self) -> str:
-        """Describe the values that are allowed, for docs/document.md."""
+        """Describe the allowed values, for docs/document.md."""
         raise NotImplementedError
 
     def parse(self, value: object) -> Any:
-        """Return the value as the store keeps it. Raises ValueError."""
+        """Return the value as it is stored. Raises ValueError."""
         raise NotImplementedError
 
     def plain(self, value: Any) -> Any:
-        """Return a kept value as a document value."""
+        """Return a stored value as a document value."""
         return value
 
     def from_text(self, text: str) -> object:
@@ -81,7 +81,7 @@ class Choice(FieldType):
 
 @dataclass(frozen=True, slots=True)
 class Integer(FieldType):
-    """A whole number between two bounds."""
+    """An integer between two bounds."""
 
     least: int
     most: int
@@ -118,7 +118,7 @@ class Boolean(FieldType):
 
 @dataclass(frozen=True, slots=True)
 class Number(FieldType):
-    """A decimal string (a plain number is taken too) kept as a scaled integer."""
+    """A decimal string (or a plain number), stored as a scaled integer."""
 
     read: Callable[[str], int]
     write: Callable[[int], str]
@@ -142,7 +142,7 @@ def within(place: str) -> Iterator[None]:
 
 
 def list_of(value: object, message: str, most: int) -> list[Any]:
-    """Return a list of at most so many elements. Raises ValueError."""
+    """Return a list of at most `most` elements. Raises ValueError."""
     if not isinstance(value, list):
         raise ValueError(message)
     if len(value) > most:
@@ -151,7 +151,7 @@ def list_of(value: object, message: str, most: int) -> list[Any]:
 
 
 def table_of(value: object, message: str, most: int) -> dict[Any, Any]:
-    """Return a value that is a table of at most so many entries. Raises ValueError."""
+    """Return a table of at most `most` entries. Raises ValueError."""
     if not isinstance(value, dict):
         raise ValueError(message)
     if len(value) > most:
@@ -160,12 +160,13 @@ def table_of(value: object, message: str, most: int) -> dict[Any, Any]:
 
 
 def pairs_of(text: str) -> list[tuple[str, str, str]]:
-    """Split `a=b,c` into names and values, each with what parts them; empty: there is no value."""
+    """Split `a=b,c` into names and values, each with its separator, which is empty if there is no
+    value."""
     return [part.strip().partition("=") for part in text.split(",") if part.strip()]
 
 
 def decimal_text(value: object) -> str:
-    """Return a decimal string, or a plain number as one. Raises ValueError."""
+    """Return a decimal string, also for a plain number. Raises ValueError."""
     if isinstance(value, str):
         return value
     if isinstance(value, Decimal) and value.is_finite():
@@ -200,7 +201,7 @@ class Optional(FieldType):
 
 @dataclass(frozen=True, slots=True)
 class ListOf(FieldType):
-    """A list without repetitions, in the order given; commas on the command line."""
+    """A list without repetitions, in the given order. On the command line, separated by commas."""
 
     item: FieldType
 
@@ -224,7 +225,8 @@ class ListOf(FieldType):
 
 @dataclass(frozen=True, slots=True)
 class ModelMap(FieldType):
-    """Public model name -> upstream name; `a=b,c` on the command line (c goes by its own name)."""
+    """Public model name -> upstream name. On the command line `a=b,c`, where c has the same
+    name."""
 
     form: ClassVar[str] = "a table of public name = upstream name"
 
@@ -241,14 +243,14 @@ class ModelMap(FieldType):
 
 @dataclass(frozen=True, slots=True)
 class Sealed:
-    """A secret as the store keeps it; no document holds one, so it stands for what stays."""
+    """A stored secret. No document contains one; it stands for an unchanged value."""
 
     token: str = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class HeaderMap(FieldType):
-    """Header name in lower case -> value; a single edit leaves the others Sealed."""
+    """Header name in lower case -> value. A single edit leaves the others Sealed."""
 
     form: ClassVar[str] = "a table of header = value"
 
@@ -270,8 +272,8 @@ class HeaderMap(FieldType):
 
 @dataclass(frozen=True, slots=True)
 class OptionMap(FieldType):
-    """Name of an option -> a word, number, true, false or a list of words; which there are, and
-    what each may be, is known to the wire formats (``store.admin.plan.Upstreams``)."""
+    """Name of an option -> a word, number, true, false or a list of words. The wire formats define
+    the options and their values (`store.admin.plan.Upstreams`)."""
 
     form: ClassVar[str] = "a table of option = value"
 
@@ -293,7 +295,7 @@ class OptionMap(FieldType):
         return {name: self.value_from_text(value) for name, _, value in pairs_of(text)}
 
     def value_from_text(self, text: str) -> object:
-        """One value: a word, a number, true or false, or a list in JSON."""
+        """Return one value: a word, a number, true or false, or a list in JSON."""
         try:
             return json.loads(text)
         except (ValueError, RecursionError):
@@ -306,7 +308,7 @@ def _is_plain(value: object) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Instant(FieldType):
-    """A moment with its time zone, kept in milliseconds since 1970 UTC."""
+    """A time with its time zone, stored in milliseconds since 1970 UTC."""
 
     form: ClassVar[str] = "a time like `2027-01-01T00:00:00Z`"
 
@@ -321,7 +323,7 @@ class Instant(FieldType):
         return at_ms
 
     def plain(self, value: Any) -> str:
-        # Not from a float, which loses milliseconds of far years.
+        # Not from a float, which loses milliseconds of distant years.
         moment = _EPOCH + datetime.timedelta(milliseconds=value)
         precision = "milliseconds" if value % 1000 else "seconds"
         return moment.isoformat(timespec=precision).replace("+00:00", "Z")

@@ -1,10 +1,11 @@
-"""Grants: each lets the Hub make one call as a key whose secret it does not have (ADR 0041).
+"""Grants, each of which lets the Hub make one call as a key whose secret it does not have (ADR
+0041).
 
-A grant is a text of URL-safe characters, `payload.mac`. The payload names the key, the session that
-the call is made for, the address of its client, the digest of the request, the end of the grant and
-a random id; the MAC is by a cookie secret and the run of the supervisor, which starts Hub and
-workers: another node's Hub, or one before a restart, makes grants that this node does not take.
-Nothing here remembers a grant: that it is used once is the relay's business.
+A grant is a text of URL-safe characters, `payload.mac`. The payload has the key, the session for
+which the call is made, the client address, the digest of the request, the end of the grant and a
+random id. The MAC depends on a cookie secret and on the run of the supervisor that starts Hub and
+workers. Therefore a node rejects grants of another node's Hub, and those from before a restart.
+Nothing here remembers a grant; the relay ensures that it is used only once.
 """
 
 import base64
@@ -23,8 +24,8 @@ _ID_BYTES = 16
 
 
 class Grant(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """The payload of a grant. `expires_ms` is Unix time by the clock of the node; `digest` as
-    `request_digest` returns it."""
+    """The payload of a grant. `expires_ms` is Unix time by the clock of the node. `digest` is from
+    `request_digest`."""
 
     key_id: str
     session_id: str
@@ -35,14 +36,14 @@ class Grant(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
 
 
 def request_digest(method: str, target: str, body: bytes) -> str:
-    """Return the digest of a request; `target`: path and query as in the request line."""
+    """Return the digest of a request. `target` is path and query as in the request line."""
     head = f"{method} {target}\n".encode("utf-8", "surrogatepass")
     return hashlib.sha256(head + body).hexdigest()
 
 
 class GrantMaker:
-    """Makes and reads the grants of one run of a supervisor. `cookie_secrets`: the newest first;
-    each of them verifies, the first one makes."""
+    """Makes and reads the grants of one run of a supervisor. `cookie_secrets` are newest first:
+    each of them verifies, the first one signs."""
 
     def __init__(self, cookie_secrets: Sequence[str], run: str) -> None:
         purpose = f"sluice grant {run}".encode()
@@ -67,7 +68,7 @@ class GrantMaker:
         return f"{payload.decode()}.{base64.urlsafe_b64encode(mac).decode()}"
 
     def read(self, text: str, *, now_ms: int) -> Grant | None:
-        """Return a grant; None for one that is malformed, over, or not of this run."""
+        """Return a grant, or None if it is malformed, expired, or not of this run."""
         payload, _, mac_text = text.partition(".")
         if len(text) > MAX_CHARS or not text.isascii():
             return None
@@ -80,5 +81,5 @@ class GrantMaker:
             grant = msgspec.json.decode(base64.urlsafe_b64decode(packed), type=Grant)
         except (binascii.Error, ValueError):
             return None
-        # A clock that was set back may not lengthen its life either.
+        # A clock that was set back must not extend its life either.
         return grant if now_ms < grant.expires_ms <= now_ms + GRANT_LIFE_MS else None

@@ -1,6 +1,6 @@
 """Identifiers made by the application: ULIDs (48 bits of milliseconds, 80 random bits).
 
-Ids of calls, ledger lines and all administered objects. No monotonic mode: order within a
+For ids of calls, ledger lines and all administered objects. No monotonic mode: the order within a
 millisecond has no meaning anywhere in the store. Pure, except `now_ms` and `new_ulid`.
 """
 
@@ -19,21 +19,22 @@ _TIME_CHARS = 10
 _TIME_LIMIT_MS = 1 << 48
 _VALUES = {char: value for value, char in enumerate(ALPHABET)}
 _RANDOM_CHARS = ULID_CHARS - _TIME_CHARS
-_DRAWN_AT_ONCE = 64  # random parts of ids; the kernel is asked for all of them at once
-_random_parts: list[str] = []  # to pop is atomic, so that no two threads get the same
+_DRAWN_AT_ONCE = 64  # random parts of ids, read from the kernel at once
+_random_parts: list[str] = []  # pop is atomic, so two threads never get the same
 os.register_at_fork(after_in_child=_random_parts.clear)
-# What two characters stand for, and a character for each byte: the 5 low bits of it.
+# The characters for 10 bits, and a character for each byte by its 5 low bits.
 _PAIRS = [high + low for high in ALPHABET for low in ALPHABET]
 _CHAR_OF_BYTE = (ALPHABET * 8).encode()
 
 
 def now_ms() -> int:
-    """Wall-clock time in milliseconds since 1970, UTC."""
+    """Return wall-clock time in milliseconds since 1970, UTC."""
     return time.time_ns() // 1_000_000
 
 
 def ulid(at_ms: int, random_bytes: bytes) -> str:
-    """26 characters of Crockford base 32 for a time and 10 random bytes; ValueError beyond."""
+    """Return 26 characters of Crockford base 32 for a time and 10 random bytes. Raises ValueError
+    if they are out of range."""
     if not 0 <= at_ms < _TIME_LIMIT_MS or len(random_bytes) != RANDOM_BYTES:
         raise ValueError("a ULID is made of 48 bits of milliseconds and 10 random bytes")
     number = int.from_bytes(random_bytes)
@@ -41,12 +42,12 @@ def ulid(at_ms: int, random_bytes: bytes) -> str:
 
 
 def first_ulid(at_ms: int) -> str:
-    """Return the lowest ULID of a time; ValueError beyond."""
+    """Return the lowest ULID of a time. Raises ValueError if it is out of range."""
     return ulid(at_ms, bytes(RANDOM_BYTES))
 
 
 def new_ulid() -> str:
-    """Return a ULID of this moment."""
+    """Return a ULID of the current time."""
     while True:
         try:
             return _time_part(now_ms()) + _random_parts.pop()
@@ -67,12 +68,12 @@ def _time_part(at_ms: int) -> str:
 
 @lru_cache(maxsize=1)
 def _long_part(at: int) -> str:
-    """Return all but two characters of the time part: the same for about a second."""
+    """Return all but two characters of the time part, which are the same for about a second."""
     return "".join([_PAIRS[at >> by & 1023] for by in (30, 20, 10, 0)])
 
 
 def ulid_ms(text: str) -> int:
-    """Return the milliseconds in a ULID; ValueError when the text is not one."""
+    """Return the milliseconds in a ULID. Raises ValueError if the text is not a ULID."""
     if len(text) != ULID_CHARS or text[0] > "7" or any(c not in _VALUES for c in text):
         raise ValueError(f"{text!r} is not a ULID")
     value = 0
@@ -88,7 +89,7 @@ def day_at(at_ms: int) -> int:
 
 
 def day_begin_ms(day: int) -> int:
-    """Return the milliseconds at which a UTC day (yyyymmdd) begins."""
+    """Return the milliseconds at which a UTC day (yyyymmdd) starts."""
     date = (day // 10_000, day // 100 % 100, day % 100)
     return int(datetime.datetime(*date, tzinfo=datetime.UTC).timestamp()) * 1000
 

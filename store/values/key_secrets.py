@@ -1,7 +1,7 @@
-"""Secrets of API keys: how one is made, checked, stored as a digest and shown. Pure.
+"""Secrets of API keys: generating, checking, digesting and displaying them. Pure.
 
-A secret exists in clear only when it is made. The store holds HMAC-SHA256 digests under a pepper
-that is not in the database, so a stolen database gives no key away and cannot be searched.
+A secret exists in clear only when it is created. The store has HMAC-SHA256 digests under a pepper
+that is not in the database, so a stolen database reveals no key and cannot be searched for one.
 """
 
 import base64
@@ -23,14 +23,15 @@ PEPPER_ID_CHARS = 8
 
 
 def make_secret(random_bytes: bytes | None = None) -> str:
-    """Return a new secret: prefix, 160 random bits in base 32, and a checksum that shows typos."""
+    """Return a new secret: prefix, 160 random bits in base 32, and a checksum that reveals
+    typos."""
     raw = secrets.token_bytes(SECRET_RANDOM_BYTES) if random_bytes is None else random_bytes
     body = SECRET_PREFIX + base64.b32encode(raw).decode().lower()
     return body + _checksum(body)
 
 
 def checksum_ok(secret: str) -> bool:
-    """False when a secret of our own form was mistyped; others have no checksum and pass."""
+    """Return False if a secret of our own form was mistyped. Others have no checksum and pass."""
     if not secret.startswith(SECRET_PREFIX):
         return True
     body, checksum = secret[:-CHECKSUM_CHARS], secret[-CHECKSUM_CHARS:]
@@ -38,7 +39,8 @@ def checksum_ok(secret: str) -> bool:
 
 
 def check_given(secret: str) -> None:
-    """ValueError (without the secret in it) when a secret brought from elsewhere is not usable."""
+    """Raise ValueError (without the secret in it) if a secret brought from elsewhere is not
+    usable."""
     if not GIVEN_SECRET.fullmatch(secret):
         raise ValueError("must have 16 to 200 characters of A-Z a-z 0-9 . _ -")
     if not checksum_ok(secret):
@@ -56,14 +58,14 @@ def digests(secret: str, peppers: Sequence[str]) -> list[bytes]:
 
 
 def pepper_id(pepper: str) -> str:
-    """Return a short name of a pepper that does not give it away."""
+    """Return a short name of a pepper that does not reveal it."""
     return hashlib.sha256(b"sluice pepper " + pepper.encode()).hexdigest()[:PEPPER_ID_CHARS]
 
 
 def shown_parts(secret: str) -> dict[str, str]:
-    """Return the columns by which people recognise a key: a few first and the last four
+    """Return the columns by which people recognize a key: a few of its first and its last four
     characters."""
-    # Of a short given secret less is shown, so that what is hidden stays out of reach.
+    # Less is shown of a short given secret, so that the hidden part cannot be guessed.
     length = SHOWN_PREFIX_CHARS if secret.startswith(SECRET_PREFIX) else SHOWN_SUFFIX_CHARS
     return {"prefix": secret[:length], "last_four": secret[-SHOWN_SUFFIX_CHARS:]}
 

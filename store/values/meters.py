@@ -1,9 +1,9 @@
 """Meters: the billable things of a call, one row each.
 
-A meter is a name in prices, records and documents, the unit of its price, the meter whose price
-holds where it has none of its own, and the side of the call that its tokens count to. Another meter
-is a row here and a line in the readers of the families that report it (pricing.md, section 2).
-Everybody may import this module.
+A meter has a name in prices, records and documents, the unit of its price, the meter whose price it
+uses if it has none of its own, and the side of the call that its tokens count to. A new meter is a
+row here and a line in the readers of the families that report it (pricing.md, section 2). Everybody
+may import this module.
 """
 
 from collections.abc import Mapping
@@ -15,10 +15,10 @@ MS_PER_S = 1000
 
 @dataclass(frozen=True, slots=True)
 class Meter:
-    """A meter. `unit`: how many of its counts the price is for. `falls_to`: the meter whose price
-    holds without one of its own; None: it costs nothing then. `side`: of tokens the count of a
-    usage that sums include them in (input, cache_read, output), else empty. `unpriced`: records
-    name its uses when it has no price of its own."""
+    """A meter. `unit`: the count that its price is for. `falls_to`: the meter whose price it uses
+    if it has none of its own; None: it is then free. `side`: for tokens, the count of a usage in
+    which sums include them (input, cache_read, output), else empty. `unpriced`: records list its
+    uses if it has no price of its own."""
 
     name: str
     unit: int = 1
@@ -59,7 +59,7 @@ _ROWS = (
 )
 
 METERS: Mapping[str, Meter] = {meter.name: meter for meter in _ROWS}
-"""All meters by name, in the order in which they are listed; those that others fall to first."""
+"""All meters by name, in the order in which they are listed. Targets of `falls_to` come first."""
 
 COLUMN_METERS = tuple(METERS)[:7]
 """Meters with a column of their own in the table of prices."""

@@ -1,6 +1,7 @@
-"""Passwords of the Hub: which may be chosen, and their hashes (argon2id).
+"""Passwords of the Hub: which are allowed, and their hashes (argon2id).
 
-Hashing and checking take tens of milliseconds and 64 MiB on purpose: never on an event loop.
+Hashing and checking take tens of milliseconds and 64 MiB on purpose. Never do them on an event
+loop.
 """
 
 import functools
@@ -19,14 +20,14 @@ FAULTS: Mapping[str, str] = {
     "repeated": "must not be one character repeated",
     "common": "is among the first that are guessed; choose another",
 }
-"""Faults of a password, by the word that pages know them by."""
+"""Faults of a password, by the keys that pages use."""
 
 _HASHER = argon2.PasswordHasher()
 
 
 def fault_of(password: str, user: str) -> str | None:
-    """Return the key of FAULTS that forbids a new password of this user; None: it may be used. One
-    rule for everything that gives somebody a password. One that is set already stays good."""
+    """Return the key of FAULTS that forbids a new password of this user, or None if it is allowed.
+    All code that sets a password uses this rule. Existing passwords remain valid."""
     folded = password.casefold()
     if len(password) < MIN_PASSWORD_CHARS:
         return "short"
@@ -39,20 +40,20 @@ def fault_of(password: str, user: str) -> str | None:
 
 @functools.cache
 def common() -> frozenset[str]:
-    """Return the passwords of COMMON_FILE, in lower case; read once."""
+    """Return the passwords of COMMON_FILE, in lower case. Reads the file once."""
     return frozenset(COMMON_FILE.read_text(encoding="utf-8").split("\n")) - {""}
 
 
 def hash_password(password: str) -> str:
-    """Return an argon2id hash with its parameters and salt; ValueError when empty or over 1024
-    bytes."""
+    """Return an argon2id hash with its parameters and salt. Raises ValueError if the password is
+    empty or over 1024 bytes."""
     if not 0 < len(password.encode()) <= MAX_PASSWORD_BYTES:
         raise ValueError(f"a password has 1 to {MAX_PASSWORD_BYTES} bytes")
     return _HASHER.hash(password)
 
 
 def verify_password(password_hash: str | None, password: str) -> bool:
-    """True when the hash was made of this password; a missing or broken hash fits none."""
+    """Return whether the hash is of this password. False for a missing or broken hash."""
     if password_hash is None or len(password.encode()) > MAX_PASSWORD_BYTES:
         return False
     try:

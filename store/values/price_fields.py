@@ -1,6 +1,6 @@
-"""Types of the document's prices: the plain rate, rates with conditions, prices that are to come.
+"""Types of the document's prices: the plain rate, rates with conditions, future prices.
 
-As those of `fields`, which this extends; all raise ValueError with the fact and the cure. Pure.
+They extend the types of `fields`. All raise ValueError with the fact and the remedy. Pure.
 """
 
 import re
@@ -35,13 +35,13 @@ MAX_PRICE_CHANGES = 100
 MAX_RATES = 100
 MAX_INPUT_OVER = 10**9
 PriceFrom = tuple[int, dict[str, int], list[dict[str, Any]]]
-"""A moment in ms, and the prices and rates that hold from then on."""
+"""A time in ms, and the prices and rates in force from then on."""
 _CONDITION = re.compile(r"[a-z0-9._:-]{1,64}")
 
 
 @dataclass(frozen=True, slots=True)
 class PriceTable(FieldType):
-    """The prices of a table, in nanos; null takes one back to its default."""
+    """The prices of a table, in nanos. null restores the default of a price."""
 
     @property
     def form(self) -> str:
@@ -136,7 +136,7 @@ def _conditions(when: dict[Any, Any]) -> dict[str, str | int]:
 
 @dataclass(frozen=True, slots=True)
 class PriceChanges(FieldType):
-    """Whole prices and the moments from which they hold, earliest first: (ms, prices, rates)."""
+    """Complete prices and the times from which they apply, earliest first: (ms, prices, rates)."""
 
     form: ClassVar[str] = "a list of tables, each a `from` (a time), prices, and a list `rate`"
 

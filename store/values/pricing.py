@@ -1,11 +1,11 @@
 """Money arithmetic: amounts, prices, rates, multipliers and the cost of a call.
 
-Pure functions on Python integers: no database, no clock, no rounding but the one at the end of
+Pure functions on Python integers: no database, no clock, no rounding except the one at the end of
 `rounded_up`. Money is nano-units of the account currency, a price is nano-units for the unit of its
-meter (a million tokens, a call, a use), a multiplier is parts per million. Before the multiplier a
-cost is counted in fractions: FRACTIONS_PER_NANO of a nano, in which every price, also one by a
-factor, is a whole number for each token. Outside the process all are decimal strings, canonical and
-without exponent. Everybody may import this module.
+meter (a million tokens, a call, a use), a multiplier is parts per million. Before the multiplier, a
+cost is counted in fractions, of which a nano has FRACTIONS_PER_NANO. In fractions, every price of
+one token is an integer, even one by a factor. Outside the process, all of these are decimal
+strings, canonical and without exponent. Everybody may import this module.
 """
 
 import functools
@@ -29,12 +29,12 @@ FRACTIONS_PER_NANO = MILLION * PPM_PER_ONE
 FRACTION_DECIMALS = MONEY_DECIMALS + 12
 
 MAX_BIGINT = 2**63 - 1
-"""The greatest amount, price or multiplier: what a BIGINT column carries."""
+"""The greatest amount, price or multiplier: the maximum of a BIGINT column."""
 
 CONDITIONS = ("tier", "speed", "geo", "input_over")
 """Names of the conditions of a rate."""
 
-MEMO_MAX = 256  # choices of rates that prices remember
+MEMO_MAX = 256  # selections of rates that prices cache
 
 _DECIMAL = re.compile(r"([0-9]{1,19})(?:\.([0-9]{1,30}))?", re.ASCII)
 _COST_DIVISOR = FRACTIONS_PER_NANO * PPM_PER_ONE
@@ -46,18 +46,20 @@ When = tuple[tuple[str, str | int], ...]
 
 
 class AmountError(ValueError):
-    """A decimal string is no amount, price or multiplier; the message says what is wrong."""
+    """A decimal string that is not an amount, price or multiplier. The message says what is
+    wrong."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """The prices that hold when all conditions in `when` do; none: the plain rate.
+    """The prices that apply if all conditions in `when` are met. The plain rate has no conditions.
 
-    `prices`: nanos for the unit of each meter that has a price, those of the chain included, times
-    1 or, by a factor, its parts per million: `scale` tells. `own`: meters with a price of their
-    own. From these are made: fractions for each count of a meter (`per_count`), for each token of
-    the fields of a usage (`each`), for each call, and for each token of the dearest kind of text;
-    and the meters whose counts records name as unpriced. `text`: for a line of the journal.
+    `prices`: nanos for the unit of each meter that has a price, including inherited ones,
+    multiplied by `scale`, which is 1, or parts per million for a rate by a factor. `own`: meters
+    with a price of their own. From these are computed: fractions for each count of a meter
+    (`per_count`), for each token of the fields of a usage (`each`), for each call, and for each
+    token of the most expensive kind of text; and the meters whose counts records list as unpriced.
+    `text`: for a line of the journal.
     """
 
     prices: Mapping[str, int]
@@ -91,7 +93,7 @@ class Rate:
         object.__setattr__(self, "dearest_output", max(output, reasoning))
 
     def fractions(self, meter: str) -> int:
-        """Return the fractions of a nano that one count of a meter costs; 0 without a price."""
+        """Return the fractions of a nano that one count of a meter costs, 0 without a price."""
         return self.per_count.get(meter, 0)
 
     def price_text(self, meter: str, multiplier_ppm: int = PPM_PER_ONE) -> str:
@@ -120,8 +122,8 @@ class Rate:
         return cost
 
     def bound(self, input_tokens: int, output_tokens: int, modalities: Sequence[str] = ()) -> int:
-        """Return the most fractions that so many tokens of text cost, of whatever kinds they are,
-        and one call; `modalities`: meters of others that the tokens may be of."""
+        """Return the maximum fractions that these numbers of text tokens, of any kind, and one call
+        cost. `modalities`: meters of other modalities that the tokens may be of."""
         of_input, of_output = self.dearest_input, self.dearest_output
         for name in modalities:
             if METERS[name].side == "output":
@@ -131,7 +133,7 @@ class Rate:
         return input_tokens * of_input + output_tokens * of_output + self.call
 
     def meets(self, inputs: int, served: Served) -> bool:
-        """Return whether all its conditions hold."""
+        """Return whether all conditions are met."""
         return all(
             inputs > value if isinstance(value, int) else getattr(served, name) == value
             for name, value in self.when
@@ -140,8 +142,8 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """Prices of a model from one moment on: the plain rate, and others in the document's order.
-    `own_inputs`: meters of input beside text that have a price of their own."""
+    """Prices of a model from a time on: the plain rate, and other rates in the document's order.
+    `own_inputs`: meters of non-text input that have a price of their own."""
 
     plain: Rate
     rates: tuple[Rate, ...] = ()
@@ -159,8 +161,9 @@ class Prices:
         object.__setattr__(self, "_steps", sorted(steps))
 
     def rate_for(self, usage: Usage, served: Served = NOT_REPORTED) -> Rate:
-        """Return the one rate of a call: of those whose conditions all hold the one with the most;
-        of equals the one that makes the call dearer, then the first."""
+        """Return the rate of a call: of the rates whose conditions are all met, the one with the
+        most conditions. Among equals, the one that makes the call more expensive, then the
+        first."""
         if not self.rates:
             return self.plain
         inputs = usage.inputs - (usage.extras.apart_tokens if usage.extras else 0)
@@ -186,9 +189,9 @@ class Prices:
     def reachable(
         self, conditions: Served, input_tokens: int, tiers: Collection[str]
     ) -> tuple[Rate, ...]:
-        """Return the rates that a call can be charged at: with so much input, under the conditions
-        that it asks for or with the default tier; `tiers`: others of the vendor's default, where it
-        asks for none."""
+        """Return the rates at which a call can be charged, with this much input, under the
+        conditions that it requests or with the default tier. `tiers`: other tiers that the vendor
+        may use by default if the call requests none."""
         if not self.rates:
             return self.alone
         tiers = () if conditions.tier else tuple(sorted(tiers))
@@ -202,8 +205,8 @@ class Prices:
         return reached
 
     def unpriced_conditions(self, served: Served) -> tuple[tuple[str, int], ...]:
-        """Return the features of conditions of service that may cost more and have no rate, each
-        with 1."""
+        """Return the features of service conditions that may cost more and have no rate, each with
+        a count of 1."""
         key = ("unpriced", served)
         features: tuple[tuple[str, int], ...] | None = self._memo.get(key)
         if features is not None:
@@ -218,26 +221,26 @@ class Prices:
         return named
 
     def names(self, condition: str, word: str | None = None) -> bool:
-        """Return whether a rate has such a condition; without a word with any."""
+        """Return whether a rate has this condition with this word; without a word, with any."""
         conditions = (pair for rate in self.rates for pair in rate.when)
         return any(name == condition and word in (None, value) for name, value in conditions)
 
     def has_price(self, meter: str) -> bool:
-        """Return whether a meter has a price of its own, at some rate."""
+        """Return whether a meter has a price of its own in any rate."""
         return any(meter in rate.own for rate in (self.plain, *self.rates))
 
 
 def plain_rate(prices: Mapping[str, int]) -> Rate:
-    """Return the plain rate of the prices that a model has: nanos by meter, `input` and `output`
-    among them. Raises AmountError."""
+    """Return the plain rate from a model's prices: nanos by meter, including `input` and `output`.
+    Raises AmountError."""
     words = [f"{name}={format_money(nanos)}" for name, nanos in prices.items()]
     return Rate(_chained(prices), frozenset(prices), text=" ".join(words))
 
 
 def conditional_rate(plain: Rate, when: When, prices: Mapping[str, int] | int) -> Rate:
-    """Return a rate of its own prices (nanos by meter), or of a factor (parts per million) of the
-    tokens of the plain one. Uses without a price of its own have that of the plain rate. Raises
-    AmountError."""
+    """Return a rate with its own prices (nanos by meter), or with a factor (parts per million) of
+    the plain rate's token prices. Uses without a price of their own have that of the plain rate.
+    Raises AmountError."""
     if isinstance(prices, int):
         amounts = {
             name: nanos * (prices if name in TOKEN_METERS else PPM_PER_ONE)
@@ -254,8 +257,8 @@ def conditional_rate(plain: Rate, when: When, prices: Mapping[str, int] | int) -
 
 
 def _chained(prices: Mapping[str, int]) -> dict[str, int]:
-    """Return prices with those that follow along the chains, in the order of METERS. A meter that
-    is charged as another but named as unpriced is among them."""
+    """Return prices including those inherited along the chains, in the order of METERS. Includes
+    meters that are charged as another but listed as unpriced."""
     resolved: dict[str, int] = {}
     for name, meter in METERS.items():
         if name in prices:
@@ -267,7 +270,7 @@ def _chained(prices: Mapping[str, int]) -> dict[str, int]:
 
 @functools.lru_cache(maxsize=1024)
 def rate_of_text(text: str) -> Rate:
-    """Read back what `Rate.text` is; raises AmountError when it is anything else."""
+    """Parse a text of `Rate.text`. Raises AmountError for anything else."""
     prices: dict[str, int] = {}
     factor: int | None = None
     when: dict[str, str | int] = {}
@@ -294,32 +297,32 @@ def rate_of_text(text: str) -> Rate:
 
 
 def prices_json(rate: Rate, meters: Iterable[str]) -> str:
-    """Return the JSON text of the prices of these meters, and of a call unless it costs nothing."""
+    """Return the JSON text of the prices of these meters, and of a call unless it is free."""
     names = {*meters, _CALL} if rate.call else {*meters}
     texts = {name: rate.price_text(name) for name in METERS if name in names}
     return msgspec.json.encode(texts).decode()
 
 
 def cost_nanos(usage: Usage, rate: Rate, multiplier_ppm: int, added: int = 0) -> int:
-    """Return the cost of a call in nanos, rounded up once; `added`: the cost of other models
-    inside it, in fractions.
+    """Return the cost of a call in nanos, rounded up once. `added`: the cost of other models inside
+    it, in fractions.
 
-    Raises OverflowError when the cost does not fit a BIGINT and ValueError when it is negative,
-    which only negative counts or a negative multiplier can make it.
+    Raises OverflowError if the cost does not fit a BIGINT, and ValueError if it is negative, which
+    only negative counts or a negative multiplier can cause.
     """
     cost = -(-(rate.cost(usage) + added) * multiplier_ppm // _COST_DIVISOR)
     return cost if 0 <= cost <= MAX_BIGINT else _refuse(cost)
 
 
 def affordable_tokens(nanos: int, fractions: int, multiplier_ppm: int) -> int:
-    """Return how many tokens of so many fractions each an amount pays for: MAX_BIGINT when they
-    cost nothing, below 0 for a debt."""
+    """Return the number of tokens, of this many fractions each, that an amount pays for: MAX_BIGINT
+    if they are free, below 0 for a debt."""
     each = fractions * multiplier_ppm
     return nanos * _COST_DIVISOR // each if each else MAX_BIGINT
 
 
 def rounded_up(fractions: int, multiplier_ppm: int) -> int:
-    """Return fractions after the multiplier in nanos. Raises OverflowError. Raises ValueError."""
+    """Return fractions after the multiplier in nanos. Raises OverflowError, ValueError."""
     cost = -(-fractions * multiplier_ppm // _COST_DIVISOR)
     return cost if 0 <= cost <= MAX_BIGINT else _refuse(cost)
 
@@ -331,7 +334,7 @@ def _refuse(cost: int) -> NoReturn:
 
 
 def nanos_up(fractions: int, multiplier_ppm: int = PPM_PER_ONE) -> int:
-    """Return fractions after a multiplier in nanos, rounded up, however many they are."""
+    """Return fractions after a multiplier in nanos, rounded up, without a limit."""
     return -(-fractions * multiplier_ppm // _COST_DIVISOR)
 
 
@@ -341,7 +344,7 @@ def format_fractions(fractions: int) -> str:
 
 
 def parse_fractions(text: str) -> int:
-    """Read back what `format_fractions` wrote; raises AmountError."""
+    """Parse a text of `format_fractions`. Raises AmountError."""
     return _parse_decimal(text, FRACTION_DECIMALS, "amount", MAX_BIGINT * FRACTIONS_PER_NANO)
 
 
@@ -354,18 +357,19 @@ def parse_money(text: str) -> int:
 
 
 def parse_price(text: str) -> int:
-    """Return the nanos (per million tokens, or per call) of a price; raises AmountError."""
+    """Return the nanos (per million tokens, or per call) of a price. Raises AmountError."""
     return _parse_decimal(text, MONEY_DECIMALS, "price")
 
 
 def parse_multiplier(text: str) -> int:
-    """Return the parts per million of a multiplier: at most 6 decimals; raises AmountError."""
+    """Return the parts per million of a multiplier, which has at most 6 decimals. Raises
+    AmountError."""
     return _parse_decimal(text, MULTIPLIER_DECIMALS, "multiplier")
 
 
 def format_money(nanos: int) -> str:
     """Return the canonical decimal string of an amount or a price: no exponent, no spare zeros."""
-    if 0 < nanos < NANOS_PER_UNIT:  # as most costs are: two thirds of the work
+    if 0 < nanos < NANOS_PER_UNIT:  # as most costs are: saves two thirds of the work
         return "0." + str(NANOS_PER_UNIT + nanos)[1:].rstrip("0")
     return _format_decimal(nanos, NANOS_PER_UNIT, MONEY_DECIMALS)
 

@@ -1,8 +1,8 @@
-"""Secrets of a channel beside its keys, as the store keeps them: headers and the proxy's login.
+"""Secrets of a channel besides its keys, as the store has them: headers and the proxy's login.
 
-Values of headers are sealed one by one, so that their names can be shown. A proxy's URL is kept
-with its login sealed in its place, so that the address can be shown: a token has only characters
-that may stand there. No database here.
+Values of headers are sealed one by one, so that their names can be shown. A proxy's URL is stored
+with the sealed login in place of the login, so that the address can be shown; a token has only
+characters that are valid there. No database here.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from store.values.fields import Sealed
 
 
 def seal_headers(cipher: Cipher, headers: Mapping[str, str | Sealed]) -> dict[str, str]:
-    """Name -> token; what is sealed already stays as it is."""
+    """Return name -> token. Values that are already sealed stay as they are."""
     return {
         name: value.token if isinstance(value, Sealed) else cipher.encrypt(value)
         for name, value in headers.items()
@@ -20,14 +20,14 @@ def seal_headers(cipher: Cipher, headers: Mapping[str, str | Sealed]) -> dict[st
 
 
 def open_headers(cipher: Cipher, tokens: Mapping[str, str]) -> dict[str, str]:
-    """Name -> value; Unreadable."""
+    """Return name -> value. Raises Unreadable."""
     return {name: cipher.decrypt(token) for name, token in tokens.items()}
 
 
 def same_headers(
     cipher: Cipher, stored: Mapping[str, Sealed], given: Mapping[str, str | Sealed]
 ) -> bool:
-    """True when given headers are the stored ones; a value that cannot be opened is another."""
+    """Return whether given headers equal the stored ones. A value that cannot be opened differs."""
     if stored.keys() != given.keys():
         return False
     return all(
@@ -43,19 +43,19 @@ def seal_proxy(cipher: Cipher, url: str | None) -> str | None:
 
 
 def open_proxy(cipher: Cipher, kept: str | None) -> str | None:
-    """Return the URL of a proxy as it was given; Unreadable."""
+    """Return the URL of a proxy as it was given. Raises Unreadable."""
     scheme, token, address = _parts(kept)
     return f"{scheme}://{cipher.decrypt(token)}@{address}" if token else kept
 
 
 def same_proxy(cipher: Cipher, kept: str | None, given: str | None) -> bool:
-    """True when a given URL is the stored one; one that cannot be opened is another."""
+    """Return whether a given URL equals the stored one. One that cannot be opened differs."""
     scheme, token, address = _parts(kept)
     return (scheme, _opened(cipher, token) if token else "", address) == _parts(given)
 
 
 def proxy_token(kept: str | None) -> str:
-    """Return the sealed login in a proxy's URL; empty without one."""
+    """Return the sealed login in a proxy's URL, empty without one."""
     return _parts(kept)[1]
 
 
@@ -66,7 +66,7 @@ def with_proxy_token(kept: str | None, token: str) -> str:
 
 
 def _parts(url: str | None) -> tuple[str, str, str]:
-    """Scheme, login ("": none) and address."""
+    """Return scheme, login ("": none) and address."""
     scheme, _, rest = (url or "").partition("://")
     login, _, address = rest.rpartition("@")
     return scheme, login, address

@@ -1,9 +1,9 @@
 """Checks of the strings in the operator's document: names, URLs, keys, networks.
 
-Each takes a string and returns it, perhaps normalised, or raises ValueError with the fact and the
-cure; what may be a secret is never in the message. For fields.py. Pure, but for the files of this
-machine that such a text names: a path may lead to a FIFO, a device or a terminal, which would hold
-whoever opens or reads it, so only regular files are read, and only so much of them.
+Each takes a string and returns it, perhaps normalized, or raises ValueError with the fact and the
+remedy; a possible secret is never in the message. For fields.py. Pure, except for reading files of
+this machine that such a text names. A path may lead to a FIFO, a device or a terminal, on which
+opening or reading would block, so only regular files are read, and only up to a limit.
 """
 
 import difflib
@@ -19,9 +19,9 @@ from store.values.key_secrets import check_given
 from store.values.passwords import MAX_PASSWORD_BYTES
 
 DOTS = (".", "..")
-"""Names that no address can hold: browsers resolve them, escaped or not."""
+"""Names that no address can contain: browsers resolve them, escaped or not."""
 PAGES_OF_LISTS = ("new", "draft")
-"""What stands for a page of a list in the place of an object's name."""
+"""Names of pages of a list that are in the place of an object's name."""
 MAX_NAME_CHARS = 128
 MAX_UPSTREAM_NAME_CHARS = 256
 MAX_URL_CHARS = 1024
@@ -32,7 +32,7 @@ _VERSION_END = re.compile(r"/v\d+(?:alpha|beta)?\d*$", re.ASCII)
 _HEADER_NAME = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]{1,128}", re.ASCII)
 PROXY_SCHEMES = ("http", "https", "socks5")
 # Headers of framing and routing, those that the relay needs to read the answer, and credentials,
-# which belong into `keys`.
+# which belong in `keys`.
 KEPT_HEADERS = frozenset(
     (
         *("connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding"),
@@ -45,12 +45,12 @@ _ENDPOINT_ENDS = ("/chat/completions", "/responses", "/messages")
 
 
 def closest(word: str, options: Iterable[str], most: int) -> list[str]:
-    """Return the options that are like the word, the most like it first."""
+    """Return the options most similar to the word, the best first."""
     return difflib.get_close_matches(word, list(options), n=most)
 
 
 def nearest(word: str, options: Iterable[str]) -> str:
-    """'; did you mean "x"?' for the option most like the word, or nothing."""
+    """Return '; did you mean "x"?' with the option most similar to the word, or nothing."""
     close = closest(word, options, 1)
     return f'; did you mean "{close[0]}"?' if close else ""
 
@@ -117,7 +117,7 @@ shared_id = _checked(
 
 
 def header_name(value: str) -> str:
-    """Return the name of a header that a channel may send of its own, in lower case."""
+    """Return the name of a header that a channel may add, in lower case."""
     name = value.lower()
     if not _HEADER_NAME.fullmatch(name):
         raise ValueError("is no name of a header: letters, digits and - _ . only")
@@ -134,8 +134,8 @@ mail_address = _checked(
 
 
 def password(value: str) -> str:
-    """Return a password of a person, of any characters; whether it may be chosen:
-    `passwords.fault_of`."""
+    """Return a person's password, of any characters. `passwords.fault_of` decides whether it is
+    allowed."""
     try:
         size = len(value.encode())
     except UnicodeEncodeError:
@@ -146,7 +146,7 @@ def password(value: str) -> str:
 
 
 def given_secret(value: str) -> str:
-    """Return a secret of a key that its owner has already."""
+    """Return a key's secret that its owner already has."""
     check_given(value)
     return value
 
@@ -176,7 +176,7 @@ def base_url(value: str) -> str:
 
 
 def version_at_end(url: str) -> str:
-    """Return the message about a URL that ends in a version path; empty: it does not."""
+    """Return the message about a URL that ends in a version path, empty if it does not."""
     version = _VERSION_END.search(url)
     if version is None:
         return ""
@@ -209,7 +209,7 @@ def upstream_url(value: str) -> str:
 
 
 def proxy(value: str) -> str:
-    """Return a proxy by its URL, perhaps with user and password, percent-encoded."""
+    """Return a proxy's URL, with optional user and password, percent-encoded."""
     url = value.rstrip("/")
     parts = _split(url)
     hostname, port = (parts.hostname, parts.port) if parts else (None, None)
@@ -235,10 +235,10 @@ def _split(url: str) -> SplitResult | None:
 
 
 def ca_file(value: str) -> str:
-    """Return the absolute path of a file with certificates in PEM, which is looked at."""
+    """Return the absolute path of a file with certificates in PEM, after reading it."""
     if not value.startswith("/") or len(value) > MAX_URL_CHARS or not value.isprintable():
         raise ValueError("must be an absolute path like /etc/ssl/private-ca.pem")
-    # Comments between certificates may be of any characters; the certificates are ASCII.
+    # Comments between certificates may have any characters; the certificates are ASCII.
     text = read_regular(value, MAX_CA_FILE_BYTES).decode("ascii", "replace").replace("\ufffd", "?")
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=text)
@@ -248,8 +248,8 @@ def ca_file(value: str) -> str:
 
 
 def read_regular(path: str | os.PathLike[str], most_bytes: int) -> bytes:
-    """Return the content of a regular file. ValueError with the fact for anything else, and for a
-    file of more than `most_bytes`."""
+    """Return the content of a regular file. Raises ValueError with the fact for anything else, and
+    for a file of more than `most_bytes`."""
     try:
         with open(path, "rb", opener=_open) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
@@ -263,5 +263,6 @@ def read_regular(path: str | os.PathLike[str], most_bytes: int) -> bytes:
 
 
 def _open(path: str, flags: int) -> int:
-    # To open a FIFO waits for its writer otherwise, and a terminal may become the process's own.
+    # Otherwise, opening a FIFO would wait for its writer, and a terminal might become the
+    # controlling terminal of the process.
     return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)

@@ -1,4 +1,4 @@
-"""Times as people type them: 90m, 24h, 7d; yesterday; 2026-11-21; RFC 3339. Windows of quotas and
+"""Times as people write them: 90m, 24h, 7d; yesterday; 2026-11-21; RFC 3339. Windows of quotas and
 spend limits: UTC days, weeks from Monday, calendar months. Pure."""
 
 import datetime
@@ -9,7 +9,7 @@ UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 WORDS = ("today", "yesterday", "this-month", "last-month")
 MAX_DURATION_S = 36_500 * UNITS_S["d"]
 MAX_INSTANT_MS = 253_402_300_799_999
-"""The end of the year 9999, beyond which times cannot be written."""
+"""The end of the year 9999, after which times have no notation."""
 
 NEVER = "never"
 DAY = "day"
@@ -25,15 +25,16 @@ _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 
 
 def duration_s(text: str) -> int | None:
-    """Return the seconds of a text like 24h; None when it is none, or too long to mean anything."""
+    """Return the seconds of a text like 24h, or None if it is not a duration or unreasonably
+    long."""
     match = _DURATION.fullmatch(text)
     seconds = int(match[1]) * UNITS_S[match[2]] if match else None
     return seconds if seconds is not None and seconds <= MAX_DURATION_S else None
 
 
 def duration_ms(text: str) -> int | None:
-    """Return the milliseconds of a text like 500 ms, 1.5 s or 2m; a number alone is milliseconds.
-    None: it is none, or too long to mean anything."""
+    """Return the milliseconds of a text like 500 ms, 1.5 s or 2m. A number alone is milliseconds.
+    None if it is not a duration or unreasonably long."""
     match = _SHORT.fullmatch(text.strip())
     if match is None:
         return None
@@ -42,7 +43,7 @@ def duration_ms(text: str) -> int | None:
 
 
 def word_ms(text: str, now_ms: int) -> int | None:
-    """Return when the period of one of WORDS begins, in ms, UTC; None for another text."""
+    """Return the start of the period of one of WORDS, in ms, UTC, or None for another text."""
     if text not in WORDS:
         return None
     now = datetime.datetime.fromtimestamp(now_ms / 1000, datetime.UTC)
@@ -57,8 +58,8 @@ def word_ms(text: str, now_ms: int) -> int | None:
 
 
 def moment_ms(text: str) -> int | None:
-    """Return the milliseconds of a day (UTC) or of an RFC 3339 time with its zone; None: it is
-    neither."""
+    """Return the milliseconds of a day (UTC) or of an RFC 3339 time with a zone, or None for
+    another text."""
     try:
         if _DATE.fullmatch(text):
             at_ms = _begin_ms(datetime.date.fromisoformat(text))
@@ -72,8 +73,8 @@ def moment_ms(text: str) -> int | None:
 
 
 def window_at(window: str, at_ms: int) -> tuple[int, int | None]:
-    """Return the window that a moment lies in: its first day (YYYYMMDD) and when it ends, in ms. A
-    window of `never` has the day 0 and no end. ValueError: no such window."""
+    """Return the window that contains a time: its first day (YYYYMMDD) and its end, in ms. The
+    window `never` has the day 0 and no end. Raises ValueError if there is no such window."""
     if window == NEVER:
         return 0, None
     day = datetime.datetime.fromtimestamp(at_ms // 1000, datetime.UTC).date()
@@ -91,6 +92,6 @@ def window_at(window: str, at_ms: int) -> tuple[int, int | None]:
 
 
 def _begin_ms(day: datetime.date) -> int:
-    """Return when a UTC day begins."""
+    """Return the start of a UTC day."""
     moment = datetime.datetime.combine(day, datetime.time(), datetime.UTC)
     return round(moment.timestamp() * 1000)

@@ -1,6 +1,6 @@
-"""Usage: the counts of a call; families read them, records keep them, roll-ups sum them.
+"""Usage: the counts of a call. Families read them, records store them, roll-ups sum them.
 
-Six token counts are fields, for nearly all calls have nothing else; any other meter is a pair in
+Six token counts are fields, since nearly all calls have nothing else. Any other meter is a pair in
 `more`. Everybody may import this module.
 """
 
@@ -20,8 +20,8 @@ More = tuple[tuple[str, int], ...]
 
 
 class OtherUsage(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Counts of another model that worked inside a call, by the vendor's name of it; `feature`: the
-    one that a request asks for it with (advisor, fallbacks)."""
+    """Counts of another model used inside a call, by the vendor's name for it. `feature`: the
+    feature by which a request uses it (advisor, fallbacks)."""
 
     model: str
     usage: "Usage"
@@ -29,8 +29,9 @@ class OtherUsage(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Extras(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Rare parts of a vendor's report. `apart_tokens`: input beside the top-level counts, by which
-    no rate is chosen (compaction, tools). `vendor_nanos`: the vendor's own cost of the call."""
+    """Rare parts of a vendor's report. `apart_tokens`: input besides the top-level counts, which
+    does not affect the choice of the rate (compaction, tools). `vendor_nanos`: the vendor's own
+    cost of the call."""
 
     apart_tokens: int = 0
     other_models: tuple[OtherUsage, ...] = ()
@@ -38,8 +39,8 @@ class Extras(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Usage(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Counts of one call, disjoint: input without cache, output without reasoning, both without the
-    tokens of other modalities, which are in `more`. `extras` is no part of a record."""
+    """Counts of a call, disjoint: input without cache, output without reasoning, both without the
+    tokens of other modalities, which are in `more`. `extras` is not part of a record."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -52,12 +53,12 @@ class Usage(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     @property
     def written(self) -> int:
-        """Tokens written to a cache, for whatever time."""
+        """Return the tokens written to a cache, for any lifetime."""
         return self.cache_write_tokens + self.cache_write_1h_tokens
 
     @property
     def inputs(self) -> int:
-        """Tokens of the whole input."""
+        """Return the tokens of the whole input."""
         own = self.input_tokens + self.cache_read_tokens + self.written
         for name, count in self.more:
             if name in _MORE_INPUTS:
@@ -66,7 +67,7 @@ class Usage(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     @property
     def outputs(self) -> int:
-        """Tokens of the whole output."""
+        """Return the tokens of the whole output."""
         own = self.output_tokens + self.reasoning_tokens
         for name, count in self.more:
             if name in _MORE_OUTPUTS:
@@ -83,15 +84,13 @@ class Usage(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     @property
     def summed(self) -> tuple[int, ...]:
-        """Return the six counts as sums have them: tokens of other modalities are added to their
-        side."""
+        """Return the six counts as in sums, with tokens of other modalities added to their side."""
         counts = astuple(self)[: len(TOKEN_COUNTS)]
         return (*map(add, counts, self.more_tokens), *counts[3:]) if self.more else counts
 
     @property
     def more_tokens(self) -> list[int]:
-        """Return the tokens in `more` of input, output and cache reads, as MORE_TOKENS names
-        them."""
+        """Return the tokens in `more` of input, output and cache reads, as in MORE_TOKENS."""
         tokens = [0, 0, 0]
         for name, count in self.more:
             if (place := _PLACES.get(name)) is not None:
@@ -106,12 +105,12 @@ class Usage(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     @property
     def meters(self) -> dict[str, int]:
-        """Return the counts above 0 by meter, in the order of METERS but for `call`."""
+        """Return the counts above 0 by meter, in the order of METERS, except for `call`."""
         counts = zip(SIDES, astuple(self), strict=False)
         return {name: count for name, count in (*counts, *self.more) if count}
 
     def plus(self, other: "Usage") -> "Usage":
-        """Return both together without `extras`, each count at most MAX_TOKENS."""
+        """Return the sum of both without `extras`, each count at most MAX_TOKENS."""
         sums = map(add, astuple(self)[: len(SIDES)], astuple(other))
         more = dict(self.more)
         for name, count in other.more:
@@ -120,13 +119,13 @@ class Usage(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return replace(both, more=more_counts(more)) if more else both
 
     def bare(self) -> "Usage":
-        """Return the usage as a record keeps it: without `extras`."""
+        """Return the usage as in a record, without `extras`."""
         return self if self.extras is None else replace(self, extras=None)
 
 
 class Served(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Conditions under which a vendor served a call, as canonical words (`served_word`); empty: it
-    reported none."""
+    """Conditions under which a vendor served a call, as canonical words (`served_word`). Empty: not
+    reported."""
 
     tier: str = ""
     speed: str = ""
@@ -138,10 +137,10 @@ NOT_REPORTED = Served()
 PLAIN_TIERS = frozenset({"", "auto", "default", "flex", "batch", "offpeak"})
 PLAIN_SPEEDS = frozenset({"", "standard"})
 PLAIN_GEOS = frozenset({"", "global", "not_available"})
-"""Words of served conditions that cost no more than the plain rate; of any other the price has to
-be configured."""
+"""Words of served conditions that cost no more than the plain rate. All others need a configured
+price."""
 PLAIN_WORDS = (PLAIN_TIERS, PLAIN_SPEEDS, PLAIN_GEOS)
-"""These in the order of the fields of `Served`."""
+"""These sets in the order of the fields of `Served`."""
 
 SIDES = ("input", "output", "cache_read", "cache_write", "cache_write_1h", "reasoning")
 """The meters of the fields of a usage, in their order."""
@@ -160,27 +159,28 @@ _PLACES = {
 }
 _MORE_INPUTS = frozenset(name for name, place in _PLACES.items() if SIDES[place] != "output")
 _MORE_OUTPUTS = frozenset(_PLACES) - _MORE_INPUTS
-"""Of the meters in `more`, those of tokens: their side, and those of input and of output."""
+"""For token meters in `more`: their side, those of input, and those of output."""
 _SAME_TIERS = {"standard": "default", "on_demand": "default", "fast": "priority"}
 _WORD_CHARS = 64
 
 
 def more_counts(counts: Mapping[str, int]) -> More:
-    """Return the counts above 0 as `Usage.more` has them, each at most MAX_TOKENS."""
+    """Return the counts above 0 in the form of `Usage.more`, each at most MAX_TOKENS."""
     names = sorted(counts, key=_ORDER.__getitem__)
     return tuple([(name, min(counts[name], MAX_TOKENS)) for name in names if counts[name] > 0])
 
 
 def token_count(value: object) -> int | None:
-    """Return ``value`` as a count of tokens; None when it is not an integer from 0 to MAX_TOKENS.
+    """Return `value` as a count of tokens, or None if it is not an integer from 0 to MAX_TOKENS.
 
-    A reported zero is a number; what cannot be meant (true, -1, 1.5, "3", 10**30) was not reported.
+    A reported zero is a count. An invalid value (true, -1, 1.5, "3", 10**30) counts as not
+    reported.
     """
     return value if type(value) is int and 0 <= value <= MAX_TOKENS else None
 
 
 def served_word(value: object) -> str:
-    """Return a reported condition in lower case; empty for what is no word."""
+    """Return a reported condition in lower case, empty if it is not a text."""
     return value.lower()[:_WORD_CHARS] if isinstance(value, str) else ""
 
 

@@ -1,6 +1,6 @@
-"""The usage record: its fields inside the gateway, as a table row and as the public sees it.
+"""The usage record: its fields inside the gateway, as a table row, and in public form.
 
-Inside, times are milliseconds and money is nanos; `UsageRecord` is also the `close` line of a
+Inside, times are milliseconds and money is nanos. `UsageRecord` is also the `close` line of a
 journal, so fields may only be added at the end and with a default. Outside, times are RFC 3339,
 money is decimal strings (interface: "A usage record"). Pure: queries are in usage_queries.
 """
@@ -32,14 +32,14 @@ OUTCOMES = (
     *("ok", "refused", "upstream_error", "upstream_truncated", "timeout", "client_gone"),
     *("gateway_lost", "drained", "internal_error"),
 )
-"""What may become of a call."""
+"""The possible outcomes of a call."""
 
 CLOSE_TAG = "C"
 
 
 class Charge(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Part of a cost and who pays it: `wallet` or `subscription:PLAN`. `account`: the id of a
-    subscription's window; empty for the user's wallet."""
+    """Part of a cost and its payer: `wallet` or `subscription:PLAN`. `account`: the id of a
+    subscription's window, empty for the user's wallet."""
 
     to: str
     amount_nanos: int
@@ -47,11 +47,11 @@ class Charge(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class AttemptRecord(msgspec.Struct, gc=False, omit_defaults=True):
-    """One try of a call at one channel; error is None when it was accepted.
+    """One attempt of a call at one channel. `error` is None if it was accepted.
 
-    `detail`: of a failed one, what the upstream said or how it could not be reached, cleaned.
-    `dropped`: paths of the client's body that a translation did not carry. What has its default is
-    not written.
+    `detail`: for a failed attempt, the cleaned message of the upstream, or of the failed
+    connection. `dropped`: paths of the client's body that a translation did not carry. Fields with
+    their default are not written.
     """
 
     channel: str
@@ -63,9 +63,9 @@ class AttemptRecord(msgspec.Struct, gc=False, omit_defaults=True):
 
 
 class StoredAt(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Place of something that a call has had stored: channel and fingerprint of its upstream key.
-    No channel: the call has had it deleted. `mark` stands for its id, `more` for the ids of what
-    else is there."""
+    """The place of an object that a call had stored: channel and fingerprint of its upstream key.
+    Without a channel, the call had it deleted. `mark` is the digest of its id, `more` those of
+    other ids stored there."""
 
     mark: str
     channel_id: str = ""
@@ -74,7 +74,7 @@ class StoredAt(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class OtherCost(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """The counts and the cost of another model inside a call: its public name where it has one,
+    """The counts and the cost of another model inside a call: its public name if it has one, and
     the exact cost before the multiplier as a decimal string."""
 
     model: str
@@ -83,8 +83,8 @@ class OtherCost(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Receipt(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Parts of a bill that few calls have. `rate`: `Rate.text` of the rate that was chosen, None:
-    the plain one. `unpriced`: (meter or feature, count) that had no price."""
+    """Parts of a bill that few calls have. `rate`: `Rate.text` of the chosen rate, None for the
+    plain rate. `unpriced`: (meter or feature, count) without a price."""
 
     rate: str | None = None
     served: Served = NOT_REPORTED
@@ -96,11 +96,11 @@ NO_RECEIPT = Receipt()
 
 
 class CallFacts(msgspec.Struct, array_like=True, gc=False):
-    """The facts of a call at its admission; None: unknown or absent.
+    """The facts of a call at its admission. None: unknown or absent.
 
-    Built once for each call: its lines in the journal and its record share it. `prices` is
-    `Rate.text` of the plain rate; `limit_account`, `user_limit_account`: the spend limits of key
-    and user that the cost counts against, which are no columns.
+    Built once for each call and shared by its journal lines and its record. `prices` is `Rate.text`
+    of the plain rate. `limit_account`, `user_limit_account`: the spend limits of key and user that
+    the cost counts against, which are not columns.
     """
 
     started_ms: int
@@ -124,10 +124,10 @@ class CallFacts(msgspec.Struct, array_like=True, gc=False):
 
 
 class UsageRecord(msgspec.Struct, array_like=True, tag=CLOSE_TAG, gc=False):
-    """The outcome of a call. Counts are disjoint; None means unknown or absent.
+    """The outcome of a call. Counts are disjoint. None means unknown or absent.
 
     `reported_usage`: the vendor's usage as JSON text. A record with usage_source `none` was not
-    charged, whatever its prices say. `stored`: what the vendor keeps of it, which is no column.
+    charged, whatever its prices say. `stored`: what the vendor stores of it, which is not a column.
     """
 
     id: str
@@ -155,7 +155,7 @@ class UsageRecord(msgspec.Struct, array_like=True, tag=CLOSE_TAG, gc=False):
 
     @property
     def rate_text(self) -> str | None:
-        """`Rate.text` of the rate at which it is charged."""
+        """Return `Rate.text` of the rate at which the call is charged."""
         return self.receipt.rate or self.call.prices
 
 
@@ -172,9 +172,9 @@ COLUMNS = (
 )
 """The columns of usage_records."""
 
-# Columns that few records fill, with their defaults in the table: left out of an insert when no
-# record fills them. Not all that could be: each set of columns is a statement of its own, which
-# SQLite compiles (0.2 ms) and caches (0.1 MB).
+# Columns that few records fill, with their defaults in the table. An insert leaves them out if no
+# record fills them. Only some of the possible columns are listed: each set of columns is a
+# statement of its own, which SQLite compiles (0.2 ms) and caches (0.1 MB).
 SPARSE_COLUMNS = {
     **dict.fromkeys(("error_code", "error_message", "reported_usage", "client_request_id")),
     "trace_id": None,
@@ -210,7 +210,8 @@ _encode_json = msgspec.json.Encoder().encode
 
 
 def sound_text(text: str, limit_chars: int) -> str:
-    """Return the text cut to a limit, with `?` for lone surrogates, which UTF-8 cannot carry."""
+    """Return the text cut to a limit, with `?` for lone surrogates, which UTF-8 cannot
+    represent."""
     return text[:limit_chars].encode("utf-8", "replace").decode()
 
 
@@ -219,7 +220,7 @@ def clipped(record: UsageRecord) -> UsageRecord:
     kept."""
     reported = record.reported_usage
     if reported is not None:
-        # JSON that is cut is not JSON.
+        # Truncated JSON is not JSON.
         short = len(reported) <= REPORTED_USAGE_LIMIT_CHARS
         reported = sound_text(reported, REPORTED_USAGE_LIMIT_CHARS) if short else None
     attempts = [
@@ -253,8 +254,10 @@ def _sound_texts(part: CallFacts | UsageRecord) -> dict[str, Any]:
 
 
 def record_day(call_id: str) -> int:
-    """Return the `day` of the record of a call: ids.day_of, cached. ValueError: not a ULID."""
-    # 8 characters are blocks of 1024 ms, of which a day has 84,375: none lies across midnight.
+    """Return the `day` of the record of a call, as ids.day_of, cached. Raises ValueError if the id
+    is not a ULID."""
+    # 8 characters of an id cover 1024 ms. A day has exactly 84,375 of these blocks, so none crosses
+    # midnight.
     return _day_of_block(call_id[:8])
 
 
@@ -264,8 +267,8 @@ def _day_of_block(block: str) -> int:
 
 
 def columns_of(records: Sequence[UsageRecord], recorded_ms: int) -> dict[str, Sequence[Any]]:
-    """Return the columns of usage_records, in their order, with a value for each record. A sparse
-    column that none of them fills is left out. At least one record."""
+    """Return the columns of usage_records, in their order, with a value for each record. Sparse
+    columns that no record fills are left out. Needs at least one record."""
     columns: dict[str, Sequence[Any]] = {
         **_columns(records),
         **_columns([record.usage for record in records]),
@@ -295,7 +298,7 @@ def _columns(rows: Sequence[CallFacts | Usage | UsageRecord]) -> dict[str, Seque
 
 
 def _receipts(records: Sequence[UsageRecord]) -> dict[str, Sequence[Any]]:
-    """Return the columns of what few records have, none when no record has any of it."""
+    """Return the columns for rare parts of records, or none if no record has any of them."""
     receipts = [
         _receipt_json(record) if record.usage.more or record.receipt != NO_RECEIPT else None
         for record in records
@@ -307,7 +310,7 @@ def _receipts(records: Sequence[UsageRecord]) -> dict[str, Sequence[Any]]:
 
 
 def _receipt_json(record: UsageRecord) -> str:
-    """Return the text of the receipt column: an object of what is not empty."""
+    """Return the text of the receipt column, an object without empty parts."""
     receipt, more = record.receipt, record.usage.more
     parts = [_service_json(receipt.rate, receipt.served)]  # names of meters need no escapes
     if more:
@@ -332,7 +335,7 @@ class _Unpriced(msgspec.Struct, gc=False):
 
 @functools.lru_cache(maxsize=1024)
 def _service_json(rate: str | None, served: Served) -> str:
-    """Return the members `rate` and `served` of a receipt, as far as there are any."""
+    """Return the members `rate` and `served` of a receipt, if there are any."""
     when = dict(rate_of_text(rate).when) if rate else {}
     words = zip(Served.__struct_fields__, astuple(served), strict=True)
     fields = {"rate": when, "served": {name: word for name, word in words if word}}
@@ -344,20 +347,20 @@ def _service_json(rate: str | None, served: Served) -> str:
 def _prices_json(text: str, meters: tuple[str, ...]) -> str:
     try:
         return prices_json(rate_of_text(text), meters)
-    except pricing.AmountError:  # kept as it is: `usage verify` names the record
+    except pricing.AmountError:  # stored as it is: `usage verify` names the record
         return text
 
 
 def charges_json(charges: tuple[Charge, ...]) -> str:
     """Return the text of the charges column: a list of objects with `to` and `amount` (decimal)."""
-    if len(charges) == 1 and charges[0].to == WALLET:  # as most are: a third faster
+    if len(charges) == 1 and charges[0].to == WALLET:  # the usual case: a third faster
         return f'[{{"to":"{WALLET}","amount":"{format_money(charges[0].amount_nanos)}"}}]'
     public = [_PublicCharge(charge.to, format_money(charge.amount_nanos)) for charge in charges]
     return _encode_json(public).decode()
 
 
 def charges_from_json(text: str) -> tuple[Charge, ...]:
-    """Read back what `charges_json` wrote; ValueError when it is anything else."""
+    """Parse a text of `charges_json`. Raises ValueError for anything else."""
     return tuple(Charge(entry.to, parse_money(entry.amount)) for entry in _decode_charges(text))
 
 
@@ -392,8 +395,8 @@ def to_public(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def receipt_fields(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `meters`, `rate`, `served`, `unpriced` and `other_models` of a row: meters with a
-    count above 0, in the order of METERS."""
+    """Return `meters`, `rate`, `served`, `unpriced` and `other_models` of a row. `meters` has
+    counts above 0, in the order of METERS."""
     receipt = msgspec.json.decode(row["receipt"]) if row.get("receipt") else {}
     counts = zip(SIDES, (row[name] for name in TOKEN_COUNTS), strict=True)
     meters = {name: int(count) for name, count in counts if count} | receipt.get("meters", {})
@@ -418,7 +421,7 @@ def _public_attempt(attempt: AttemptRecord) -> dict[str, Any]:
 
 
 def rfc3339_or_none(at_ms: int | None) -> str | None:
-    """Return a time as `rfc3339` does; None of none."""
+    """Return a time as `rfc3339` does, or None."""
     return None if at_ms is None else rfc3339(at_ms)
 
 
@@ -435,12 +438,13 @@ def csv_header() -> str:
 
 
 def csv_line(public: Mapping[str, Any]) -> str:
-    """One public record as a line of CSV: unknown is empty, lists and objects are JSON text."""
+    """Return a public record as a line of CSV. Unknown values are empty, lists and objects are JSON
+    text."""
     return csv_row(public[name] for name in FIELDS)
 
 
 def csv_row(values: Iterable[Any]) -> str:
-    """Values as a line of CSV, with its line end."""
+    """Return values as a line of CSV, with its line end."""
     line = io.StringIO()
     csv.writer(line).writerow(map(_csv_cell, values))
     return line.getvalue()
@@ -456,7 +460,7 @@ def _csv_cell(value: Any) -> Any:
     return _csv_text(value) if isinstance(value, str) else value
 
 
-# Full-width signs, which some spreadsheets read as the plain ones, are among them.
+# Includes full-width signs, which some spreadsheets read as the plain ones.
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
 
@@ -464,6 +468,7 @@ _NUMBER = re.compile(r"-[0-9]+(\.[0-9]+)?", re.ASCII)
 
 
 def _csv_text(text: str) -> str:
-    """Return a text as a cell of CSV: no formula that a spreadsheet would run. Amounts stay."""
+    """Return a text as a cell of CSV, escaped if a spreadsheet would run it as a formula. Amounts
+    stay as they are."""
     formula = text.startswith(_FORMULA_STARTS) and not _NUMBER.fullmatch(text)
     return f"'{text}" if formula else text
