@@ -2,7 +2,7 @@
 
 A charged call is counted in the row of its rate with an empty `meter`. Each meter or feature of it
 that had no price is counted in a row of its own, with the calls, the uses and no cost. The rate is
-the text of its conditions (`tier=flex,input_over=272000`), empty for the base rate. Written,
+the text of its conditions (`tier=flex,input_over=272000`), empty for the plain rate. Written,
 rebuilt and verified with the other roll-ups, by rollups.
 """
 

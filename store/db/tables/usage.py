@@ -187,7 +187,7 @@ class UsageByGroup(CalledSums):
 
 
 class UsageByRate(Row):
-    """Sums of one UTC day, model and rate (its conditions as text, empty for the base rate). Rows
+    """Sums of one UTC day, model and rate (its conditions as text, empty for the plain rate). Rows
     with an empty `meter` sum up the calls; the others the uses of a meter that had no price."""
 
     day = IntegerField()
