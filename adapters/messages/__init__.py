@@ -1,4 +1,4 @@
-"""The messages family: ``POST /v1/messages``, its counts of tokens, and their translation.
+"""The messages family: ``POST /v1/messages``, token counts, and their translation.
 
 Source: the types and behaviour of the official Anthropic SDKs. Imported by the registry only.
 """

@@ -1,8 +1,8 @@
-"""The client side of the messages family: operations, what is read of requests, errors, lists of
-models.
+"""The client side of the messages family: operations, the request fields that are read, errors,
+lists of models.
 
-The SDK's exception class comes from an error's status; the path of a field stands in its message,
-written with points. Imported by this folder.
+The SDK chooses the exception class by an error's status. The path of a field is in the error's
+message, written with points. Imported by this folder.
 """
 
 import datetime
@@ -36,7 +36,7 @@ OPERATIONS = {
 LIST_MODELS = Operation("/v1/models", "list_models", free=True)
 
 
-# Fields with which a later request may name the message that answers this one.
+# Fields through which a later request may name the message that answers this one.
 _KEEPING = frozenset({"thread", "diagnostics"})
 _ASKING = frozenset(
     {"tools", "service_tier", "speed", "inference_geo", "mcp_servers", "fallbacks", "thread"}
@@ -44,10 +44,10 @@ _ASKING = frozenset(
 
 
 def peek(spans: Spans, operation: Operation, target: str | None = None) -> Peek:
-    """Read the few fields. Raise Fault MODEL_MISSING, INVALID_FIELD, FIELD_MISSING with the field's
-    name.
+    """Read the few fields. Raises Fault MODEL_MISSING, INVALID_FIELD, FIELD_MISSING with the
+    field's name.
 
-    A request to count tokens needs no ``max_tokens``.
+    A request that counts tokens needs no ``max_tokens``.
     """
     model = model_name(spans)
     required_array(spans, "messages")
@@ -59,20 +59,20 @@ def peek(spans: Spans, operation: Operation, target: str | None = None) -> Peek:
         raise Fault(Condition.FIELD_MISSING, param="max_tokens")
     asks = NOTHING_ASKED if _ASKING.isdisjoint(spans.places) else _asks(spans)
     if operation.job == "count" and asks is not NOTHING_ASKED:
-        asks = Asks(models=asks.models)  # nothing is served; the upstream must know the names
+        asks = Asks(models=asks.models)  # nothing is served, but the upstream must know the names
     return Peek(
         model=model,
         stream=flag(spans, "stream"),
         max_output_tokens=bound or None,
         choices=1,
-        include_usage=True,  # streams of the family always show it
+        include_usage=True,  # streams of the family always show usage
         stored=not _KEEPING.isdisjoint(spans.places),
         asks=asks,
     )
 
 
 class _Fallback(Struct, frozen=True, gc=False):
-    """A model that may answer in place of the request's, with fields of its own."""
+    """A model that may answer in place of the requested one, with its own fields."""
 
     model: Any = None
     max_tokens: Any = None
@@ -83,8 +83,8 @@ _decode_fallbacks = decoder(list[_Fallback])
 
 
 def _asks(spans: Spans) -> Asks:
-    """Read what a request asks for. ``auto`` and ``standard_only`` are its only service tiers, and
-    ask for nothing. Raise INVALID_FIELD."""
+    """Read what a request asks for. Its only service tiers are ``auto`` and ``standard_only``,
+    which ask for nothing. Raises INVALID_FIELD."""
     reader = AskReader(spans)
     reader.tier("service_tier")
     reader.speed(spans.value("speed"), "speed")
@@ -119,14 +119,14 @@ def _positive(value: object) -> int | None:
 
 def conversation(spans: Spans) -> bytes:
     """Return the identity of the conversation. Claude Code puts its session into
-    ``metadata.user_id``, and something else into ``system`` in each call."""
+    ``metadata.user_id``, and changes ``system`` in each call."""
     name = explicit_name(object_field(spans, "metadata", "user_id"))
     return name or opening(spans, ("system",), "messages")
 
 
 _MARKS = FieldMarks("file_id")
 _PREVIOUS = "previous_message_id"
-# For these the SDKs send the whole conversation again by themselves.
+# For these errors the SDKs themselves send the whole conversation again.
 _THREAD_UNSUPPORTED = {"error_code": "thread_unsupported_request", "unsupported": ["model"]}
 _THREAD_NOT_FOUND = {"error_code": "thread_not_found"}
 
@@ -141,7 +141,7 @@ def _read_refs(refs: StoredRefs) -> Steps[None]:
     refs.add_at("either", container, "container", "id")
     for path, skills in inner_values(container, "container", "skills"):
         for inner, skill in objects(skills, path):
-            if skill.get("type") != "anthropic":  # those are everybody's
+            if skill.get("type") != "anthropic":  # those are public
                 refs.add("given", f"{inner}.skill_id", skill.get("skill_id"))
 
     def message(value: Any, start: str) -> None:
@@ -184,20 +184,20 @@ def _read_definitions(refs: StoredRefs) -> Steps[None]:
 INLINE_TOOLS = StoredFields(frozenset(), (("messages", _DEFINITIONS),), _read_definitions)
 
 
-# In a stream there is no status, and a failed channel reads best as a passing overload.
+# In a stream there is no status, and a failed channel is best shown as a temporary overload.
 _OVERLOADED_IN_STREAM = frozenset({Condition.UPSTREAM_FAILED, Condition.UPSTREAM_UNREACHABLE})
 
 _INDEX = re.compile(r"\[(\d+)\]")
 
 
 def encode_fault(fault: Fault, request_id: str) -> Envelope:
-    """Return the whole answer to a call that is refused or failed."""
+    """Return the whole answer to a refused or failed call."""
     status, kind = FAULT_TABLE[fault.condition].anthropic
     return Envelope(status, refusal_headers(fault), _body(fault, kind, request_id))
 
 
 def encode_stream_fault(fault: Fault, request_id: str) -> bytes:
-    """Return the last event of a stream that failed; no message_stop follows."""
+    """Return the last event of a failed stream; no message_stop follows."""
     kind = FAULT_TABLE[fault.condition].anthropic[1]
     if fault.condition in _OVERLOADED_IN_STREAM:
         kind = "overloaded_error"
@@ -214,7 +214,7 @@ def _body(fault: Fault, kind: str, request_id: str) -> bytes:
 
 
 def _message(fault: Fault) -> str:
-    """Return the family's own wording where it has one; a message that is set takes precedence."""
+    """Return the family's own wording if it has one. An explicit message takes precedence."""
     condition = fault.condition
     path = _INDEX.sub(r".\1", fault.param or "")
     if condition in {Condition.MODEL_MISSING, Condition.FIELD_MISSING}:
@@ -231,9 +231,9 @@ def _message(fault: Fault) -> str:
             "or 'x-api-key: <API_KEY>'."
         )
     if condition is Condition.INVALID_KEY:
-        return "invalid x-api-key"  # in whichever header it came: clients know these words
+        return "invalid x-api-key"  # clients know these words, whichever header had the key
     if condition is Condition.CONTEXT_LENGTH:
-        # Coding clients look for the first words to shorten the conversation by themselves.
+        # Coding clients look for the first words and then shorten the conversation themselves.
         return f"prompt is too long: {fault.message}"
     if condition is Condition.ENTRY_NOT_ALLOWED:
         group = f"The group '{fault.detail}'" if fault.detail else "The group"
@@ -251,10 +251,10 @@ MAX_PAGE = 1000
 
 
 def model_list(models: Sequence[ModelEntry], query: Mapping[str, str]) -> bytes:
-    """Return the page for ``limit``, ``after_id`` and ``before_id``; raise Fault INVALID_FIELD for
-    a limit out of range.
+    """Return the page for ``limit``, ``after_id`` and ``before_id``. Raises Fault INVALID_FIELD if
+    the limit is out of range.
 
-    An id that the list has no more (it changed between two pages) gives an empty page.
+    An id that is no longer in the list (it changed between two pages) gives an empty page.
     """
     limit = _limit(query.get("limit"))
     names = [model.name for model in models]
@@ -281,14 +281,14 @@ def model_list(models: Sequence[ModelEntry], query: Mapping[str, str]) -> bytes:
 
 
 def model_entry(model: ModelEntry) -> bytes:
-    """Return the body that shows one model."""
+    """Return the body that describes one model."""
     return dumps(_model_fields(model))
 
 
 def _limit(text: str | None) -> int:
     if text is None:
         return DEFAULT_PAGE
-    # Four digits hold the largest page; int() would take "+5", "5_0" and any length.
+    # Four digits hold the largest page; int() would accept "+5", "5_0" and any length.
     if not (text.isascii() and text.isdecimal() and len(text) <= 4 and 1 <= int(text) <= MAX_PAGE):
         raise wrong_value("limit", f"expected an integer from 1 to {MAX_PAGE}")
     return int(text)
@@ -308,5 +308,6 @@ def _model_fields(model: ModelEntry) -> dict[str, object]:
 
 
 def keep_alive(started: bool, number: int | None = None) -> bytes:
-    """Return a ping inside a message; before it a comment, since ping comes after message_start."""
+    """Return a ping inside a message; before message_start a comment, because a ping must follow
+    it."""
     return b'event: ping\ndata: {"type": "ping"}\n\n' if started else b": keep-alive\n\n"

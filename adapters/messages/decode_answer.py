@@ -1,8 +1,8 @@
-"""Answers of upstreams of the messages family, whole and streamed, decoded leniently into
+"""Upstream answers of the messages family, both whole and streamed, decoded leniently into
 ``adapters.ir``.
 
-Blocks of the vendor's own tools are not shown: the text says what they came to. Numbers of blocks
-are the vendor's; slots are counted here. Imported by this folder's ``__init__``.
+Blocks of the vendor's own tools are not shown, because the text reports their results. Block
+numbers are the vendor's; slots are numbered here. Imported by this folder's ``__init__``.
 """
 
 from typing import Any
@@ -59,7 +59,7 @@ def decode_answer(body: bytes) -> Steps[tuple[Choice, ...]]:
 
 
 def finish_of(reason: object, details: object) -> tuple[Finish, str]:
-    """Return why an answer has ended, and the vendor's explanation of a refusal."""
+    """Return why an answer ended, and the vendor's explanation of a refusal."""
     finish = FINISHES.get(reason, "stop") if isinstance(reason, str) else "stop"
     if finish != "refusal":
         return finish, ""
@@ -69,7 +69,8 @@ def finish_of(reason: object, details: object) -> tuple[Finish, str]:
 
 
 def arguments_text(value: object) -> str:
-    """Return the arguments of a call as text; an object that cannot be written is none."""
+    """Return the arguments of a call as text; "{}" if they are no object. Raises Fault
+    UPSTREAM_INVALID if the object cannot be written."""
     try:
         return compact(value) if isinstance(value, dict) else "{}"
     except OverflowError:
@@ -103,7 +104,7 @@ _KINDS: dict[str, SlotKind] = {
     "redacted_thinking": "reasoning",
     "tool_use": "call",
 }
-# the kind of block and the field of a delta with text
+# type of a delta with text -> its kind of block and the field with the text
 _DELTAS: dict[str, tuple[str, str]] = {
     "text_delta": ("text", "text"),
     "thinking_delta": ("thinking", "thinking"),
@@ -112,11 +113,11 @@ _DELTAS: dict[str, tuple[str, str]] = {
 
 
 class _Block(Struct):
-    """An open block. ``input``: arguments that came with its start, if no more come."""
+    """An open block. ``input``: arguments in its start event, used if no more follow."""
 
     slot: int
     kind: SlotKind
-    pieces: list[str]  # of a thought
+    pieces: list[str]  # text of a thought
     signature: str = ""
     data: str = ""
     input: dict[str, Any] | None = None
@@ -128,7 +129,7 @@ class MessagesDecoder(StreamDecoder):
 
     def __init__(self) -> None:
         super().__init__()
-        self._blocks: dict[object, _Block] = {}  # that are open, by the vendor's number
+        self._blocks: dict[object, _Block] = {}  # open blocks, by the vendor's number
 
     def read(self, name: str | None, data: dict[str, Any]) -> list[Event]:
         kind = data.get("type")
@@ -147,7 +148,7 @@ class MessagesDecoder(StreamDecoder):
         return []
 
     def may_skip(self, event: Delta) -> bool:
-        """Return false for thoughts: they are gathered, to go back with their signature."""
+        """Return false for thoughts, which are gathered to be sent back with their signature."""
         return self._slots.get(event.slot) != "reasoning"
 
     def end(self) -> list[Event]:
@@ -155,7 +156,7 @@ class MessagesDecoder(StreamDecoder):
 
     def _start(self, index: object, block: dict[str, Any]) -> list[Event]:
         kind = _KINDS.get(text_field(block, "type"))
-        events = self._stop(index)  # of a vendor that has closed nothing
+        events = self._stop(index)  # for a vendor that did not close it
         if kind is None:
             return events
         fields = {}
@@ -179,7 +180,7 @@ class MessagesDecoder(StreamDecoder):
             of, field = _DELTAS[kind]
             events: list[Event] = []
             if index not in self._blocks and of != "tool_use":
-                events = self._start(index, {"type": of})  # of a vendor that starts nothing
+                events = self._start(index, {"type": of})  # for a vendor that sends no start
             block = self._blocks.get(index)
             if block is None or block.kind != _KINDS[of]:
                 return events
@@ -234,5 +235,5 @@ class MessagesDecoder(StreamDecoder):
 
 
 def _index(value: object) -> object:
-    """Return a block's number, or what stands for one that cannot be read."""
+    """Return a block's number, or None if it is unreadable."""
     return value if isinstance(value, int | str) else None

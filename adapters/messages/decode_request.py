@@ -1,8 +1,8 @@
-"""Requests of clients of the messages family, decoded into ``adapters.ir``: fields, tools, and the
-choice among them. Turns are in ``decode_turns``.
+"""Clients' requests of the messages family, decoded into ``adapters.ir``: fields, tools, and the
+tool choice. Turns are in ``decode_turns``.
 
-Source: the request types of the official Anthropic SDK 2.14, beta ones included; three of the
-fields the SDK sends as headers. Imported by this folder's ``__init__``.
+Source: the request types of the official Anthropic SDK 2.14, including beta types; the SDK sends
+three of the fields as headers. Imported by this folder's ``__init__``.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from adapters.json.jsonio import Spans, loads
 from adapters.json.structure import Steps
 from adapters.messages.decode_turns import blocks, decode_mark, decode_system, turn_steps
 
-_OF_OWN_NAME: tuple[Feature, ...] = (  # fields that ask for the feature of their name
+_OF_OWN_NAME: tuple[Feature, ...] = (  # fields named like the feature that they ask for
     *("container", "context_management", "speed", "temperature", "top_k", "top_p"),
 )
 FIELDS: Mapping[str, Asking] = {
@@ -40,14 +40,14 @@ FIELDS: Mapping[str, Asking] = {
 }
 
 
-# What changes how a tool is called; that its arguments may come piece by piece does not.
+# Options that change how a tool is called; streaming its arguments in chunks does not.
 _TOOL_OPTIONS = ("allowed_callers", "defer_loading", "input_examples")
-# Bounds of a search, which no other family has, or not in this form.
+# Options of a search that other families lack, at least in this form.
 _SEARCH_OPTIONS = ("max_uses", "allowed_domains", "blocked_domains", "user_location")
 
 
 def decode_tools(fields: dict[str, Any], asks: list[Ask]) -> tuple[Tool, ...]:
-    """Return the tools of the field ``tools``."""
+    """Return the tools in the field ``tools``."""
     return tuple(_tool(tool, path, asks) for tool, path in blocks(fields, "tools", ""))
 
 
@@ -81,7 +81,7 @@ def _tool(fields: dict[str, Any], path: str, asks: list[Ask]) -> Tool:
 def decode_choice(
     fields: dict[str, Any], tools: tuple[Tool, ...], asks: list[Ask]
 ) -> tuple[ToolChoice | None, bool | None]:
-    """Return the choice among the tools, and whether several may be called at once."""
+    """Return the tool choice, and whether several tools may be called at once."""
     choice = optional(fields, "tool_choice", "", dict)
     if not choice:
         return None, None
@@ -119,7 +119,7 @@ _READ = frozenset(
         *("metadata", "service_tier", "speed"),
     }
 )
-# What every request has; many have nothing else.
+# Fields that every request has; many have no others.
 _FRAME = frozenset({"model", "max_tokens", "system", "stream"})
 
 
@@ -140,7 +140,7 @@ def decode_request(spans: Spans, stream: bool, target: str | None) -> Steps[Requ
         stream=stream,
         turns=turns,
         system=system + leading,
-        # a bound of 0, which warms a cache, is nothing that other families know
+        # A bound of 0, which warms a cache, is unknown to other families.
         max_output_tokens=None if bound is None else max(bound, 1),
         asks=(*asks, *_other_asks(spans)),
         **settings,
@@ -148,7 +148,7 @@ def decode_request(spans: Spans, stream: bool, target: str | None) -> Steps[Requ
 
 
 def _settings(fields: dict[str, Any], asks: list[Ask]) -> dict[str, Any]:
-    """Return tools, sampling and all else that many requests have nothing of."""
+    """Return tools, sampling and all other fields that many requests lack."""
     tools = decode_tools(fields, asks)
     choice, parallel = decode_choice(fields, tools, asks)
     output, effort = _output(fields, asks)
@@ -200,7 +200,7 @@ def _end_user(fields: dict[str, Any], asks: list[Ask]) -> str:
 
 
 def _tier(fields: dict[str, Any], asks: list[Ask]) -> Any:
-    """Return the tier. ``speed`` is a tier of its own, which no other family has."""
+    """Return the tier. ``speed`` is a tier of its own that no other family has."""
     if string(fields, "speed", "") not in ("", "standard"):
         asks.append(Ask("speed", "speed"))
     tier = string(fields, "service_tier", "")
@@ -211,7 +211,7 @@ def _tier(fields: dict[str, Any], asks: list[Ask]) -> Any:
 
 
 def _output(fields: dict[str, Any], asks: list[Ask]) -> tuple[Output, Effort | None]:
-    """Return the form of the answer, and the effort, which stand in one field."""
+    """Return the form of the answer and the effort, which share one field."""
     config = optional(fields, "output_config", "", dict) or {}
     effort = string(config, "effort", "output_config")
     if effort and effort not in _EFFORTS:
@@ -222,7 +222,7 @@ def _output(fields: dict[str, Any], asks: list[Ask]) -> tuple[Output, Effort | N
         if name not in ("effort", "format") and value is not None
     )
     path, form = "output_config.format", optional(config, "format", "output_config", dict)
-    if form is None:  # the older spelling
+    if form is None:  # the older field
         path, form = "output_format", optional(fields, "output_format", "", dict)
     if form is None:
         return Output(), _EFFORTS.get(effort)
@@ -256,7 +256,7 @@ def _thinking(fields: dict[str, Any], effort: Effort | None, asks: list[Ask]) ->
 
 
 def _other_asks(spans: Spans) -> list[Ask]:
-    """Return the fields that are not read, in their order."""
+    """Return asks for the fields that are not read, in order."""
     return [
         Ask(FIELDS.get(name) or "other", name)
         for name in spans.places

@@ -1,4 +1,4 @@
-"""The conversation in clients' requests: system text, turns, blocks, for ``decode_request``."""
+"""The conversation in clients' requests: system texts, turns and blocks, for ``decode_request``."""
 
 from collections.abc import Callable
 from typing import Any, Literal
@@ -28,7 +28,7 @@ _FIELD = "cache_control"
 
 
 def decode_mark(block: dict[str, Any], path: str, asks: list[Ask]) -> CacheMark | None:
-    """Return the mark of a tool or block of a client; None when it has none."""
+    """Return the cache mark of a client's tool or block; None if it has none."""
     mark = optional(block, _FIELD, path, dict)
     if mark is None:
         return None
@@ -47,7 +47,7 @@ def _media(
     asks: list[Ask],
     **fields: Any,
 ) -> Media | None:
-    """Return media by their data, URL, or the vendor's id of a file; None by anything else."""
+    """Return media given by data, URL, or the vendor's file id; None for any other source."""
     at, image, by = f"{path}.source", kind == "image", source["type"]
     if by == "base64":
         mime = _PDF
@@ -76,7 +76,7 @@ def decode_image(block: dict[str, Any], path: str, asks: list[Ask]) -> tuple[Par
 
 
 def decode_document(block: dict[str, Any], path: str, asks: list[Ask]) -> tuple[Part, ...]:
-    """Return a document, behind the client's text about its context."""
+    """Return a document, preceded by the client's text about its context."""
     source, kind, at = _source(block, path)
     mark = decode_mark(block, path, asks)
     citations = optional(block, "citations", path, dict) or {}
@@ -99,7 +99,7 @@ def decode_document(block: dict[str, Any], path: str, asks: list[Ask]) -> tuple[
 
 
 def decode_search_result(block: dict[str, Any], path: str, asks: list[Ask]) -> tuple[Part, ...]:
-    """Return a result of the client's own search: a text with its source."""
+    """Return a result of the client's own search as a text with its source."""
     title = string(block, "title", path)
     source = string(block, "source", path)
     lines = [line for line in (title, source) if line]
@@ -116,7 +116,7 @@ def _source(block: dict[str, Any], path: str) -> tuple[dict[str, Any], str, str]
 def _document_content(
     source: dict[str, Any], path: str, asks: list[Ask], mark: CacheMark | None
 ) -> tuple[Part, ...]:
-    """Return the parts of a document that is given as text or as blocks."""
+    """Return the parts of a document whose content is text or blocks."""
     text = source.get("content")
     if isinstance(text, str):
         return (Text(text, mark),) if text else ()
@@ -130,7 +130,7 @@ def _document_content(
 
 
 def blocks(holder: dict[str, Any], name: str, at: str) -> list[tuple[dict[str, Any], str]]:
-    """Return the objects of an array, each with its path. Raise Fault FIELD_MISSING for null."""
+    """Return the objects of an array, each with its path. Raises Fault FIELD_MISSING for null."""
     for index, block in enumerate(optional(holder, name, at, list) or ()):
         if block is None:
             raise Fault(Condition.FIELD_MISSING, param=f"{field_path(at, name)}[{index}]")
@@ -138,14 +138,14 @@ def blocks(holder: dict[str, Any], name: str, at: str) -> list[tuple[dict[str, A
 
 
 _ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "system"}
-# Coding clients begin with a text that is for the vendor's books, another one in each call: behind
-# it no other vendor would find anything in its cache.
+# Coding clients start with a text for the vendor's accounting that differs in each call. With it,
+# no other vendor would ever find anything in its cache.
 _BILLING = "x-anthropic-billing-header:"
 _HOSTED_ENDS = ("server_tool_use", "_tool_result", "mcp_tool_use", "container_upload")
 
 
 def decode_system(fields: dict[str, Any], asks: list[Ask]) -> tuple[Text, ...]:
-    """Return the texts of the field ``system``, a string or text blocks."""
+    """Return the texts in the field ``system``, a string or text blocks."""
     value = fields.get("system")
     if isinstance(value, str):
         return (Text(value),) if value else ()
@@ -185,7 +185,7 @@ def turn_steps(spans: Spans, asks: list[Ask]) -> Steps[tuple[tuple[Part, ...], t
 
 
 def _turn(role: Role, parts: list[Part]) -> Turn:
-    """Return a turn; results come first in one of the user."""
+    """Return a turn; in a user's turn the results come first."""
     if role == "user":
         parts.sort(key=lambda part: not isinstance(part, ToolResult))
     return Turn(role, tuple(parts))
@@ -288,12 +288,13 @@ def _result_part(block: dict[str, Any], path: str, asks: list[Ask]) -> tuple[Par
 
 
 def _tool_reference(block: dict[str, Any], path: str, asks: list[Ask]) -> tuple[Part, ...]:
-    """Return a tool that a search for tools has returned, by its name."""
+    """Return the name of a tool that a search for tools returned."""
     return (Text(required(block, "tool_name", path, str)),)
 
 
 def _compaction(block: dict[str, Any], path: str, asks: list[Ask]) -> tuple[Part, ...]:
-    """Return the summary of earlier turns; without it the conversation would have no beginning."""
+    """Return the summary of earlier turns, without which the conversation would have no
+    beginning."""
     summary = string(block, "content", path)
     return (Text(summary),) if summary else ()
 

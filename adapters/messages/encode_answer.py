@@ -1,12 +1,12 @@
-"""Answers for clients of the messages family: whole ones, counts and streams.
+"""Answers for clients of the messages family: whole answers, counts and streams.
 
-Streams are named events, one content block open at a time. Slots of ``adapters.ir`` may be open
-together. What comes for a slot while another one's block is open is kept until that block is
-closed, or the block is closed early: a text or thought can go on in another block, and a call whose
-arguments are complete needs no more. A thought behind a text waits until there are words of it or
-another block comes: a bare signature at the end would be the last block of the message, where
-Claude Code looks for the answer. Source: the answer types of the official SDKs, which want every
-field of usage. Imported by this folder's ``__init__``.
+Streams are named events with one content block open at a time, while several slots of
+``adapters.ir`` may be open. An event of a slot is kept while another slot's block is open, or that
+block is closed early: a text or thought can continue in another block, and a call with complete
+arguments needs no more. A thought after a text waits until it has words or another block comes. A
+bare signature would otherwise be the last block of the message, where Claude Code looks for the
+answer. Source: the answer types of the official SDKs, which require every usage field. Imported by
+this folder's ``__init__``.
 """
 
 from collections.abc import Mapping
@@ -42,14 +42,15 @@ STOP_REASONS: dict[Finish, str] = {
     "refusal": "refusal",
     "pause": "pause_turn",
     "context_full": "model_context_window_exceeded",
-    "error": "end_turn",  # of a model that failed in the middle
+    "error": "end_turn",  # a model that failed midway
 }
 
 
 def encode_answer(
     choices: tuple[Choice, ...], usage: Usage, context: AnswerContext
 ) -> Steps[bytes]:
-    """Return a whole answer, in steps; raise UPSTREAM_FAILED when the model failed at once."""
+    """Return a whole answer, in steps. Raises UPSTREAM_FAILED if the model failed before any
+    output."""
     choice = choices[0] if choices else Choice(())
     content: list[dict[str, Any]] = []
     for place, part in enumerate(choice.parts):
@@ -67,12 +68,12 @@ def encode_answer(
 
 
 def encode_count(tokens: int) -> bytes:
-    """Return the answer to a request to count tokens."""
+    """Return the answer to a request that counts tokens."""
     return dumps({"input_tokens": tokens})
 
 
 def message_head(context: AnswerContext) -> dict[str, Any]:
-    """Return the fields that every message begins with."""
+    """Return the fields that every message starts with."""
     return {
         "id": f"msg_{context.id}",
         "type": "message",
@@ -82,7 +83,7 @@ def message_head(context: AnswerContext) -> dict[str, Any]:
 
 
 def stop_fields(finished: Finished) -> dict[str, Any]:
-    """Return the fields that say why the message has ended."""
+    """Return the fields that say why the message ended."""
     reason = STOP_REASONS[finished.finish]
     fields: dict[str, Any] = {"stop_reason": reason, "stop_sequence": finished.stop_sequence}
     if reason == "refusal":
@@ -95,7 +96,8 @@ def stop_fields(finished: Finished) -> dict[str, Any]:
 
 
 def usage_fields(usage: Usage, tier: str = "") -> dict[str, Any]:
-    """Return all counts: input without the cache, output with thinking; the tier's other name."""
+    """Return all counts, input without the cache, output with thinking; and the tier in this
+    family's words."""
     short, long = usage.cache_write_tokens, usage.cache_write_1h_tokens
     return {
         "input_tokens": usage.input_tokens + usage.more_of("input"),
@@ -114,7 +116,7 @@ def call_block(call_id: str, name: str, arguments: dict[str, Any]) -> dict[str, 
 
 
 def _block(part: Part) -> dict[str, Any] | None:
-    """Return a block; None for what the family has no block for, and for empty text."""
+    """Return a block; None for parts that the family has no block for, and for empty text."""
     if isinstance(part, Text | Refusal):
         if not part.text:
             return None
@@ -150,26 +152,26 @@ class MessagesEncoder(StreamEncoder):
 
     def __init__(self, context: AnswerContext) -> None:
         super().__init__(context)
-        self._blocks = 0  # that were opened
-        self._open: Opened | None = None  # the slot of the block that is open
+        self._blocks = 0  # opened so far
+        self._open: Opened | None = None  # slot of the open block
         self._slot = -1  # its number; -1: none is open
         self._before = b""  # the bytes before the text of its deltas
         self._plain = False  # a text or a thought
-        self._repeated = -1  # the slot of the last event, which was a Delta
-        self._arguments: list[str] = []  # of the call that is open
-        self._signature = ""  # of the thought that is open
-        self._slots: dict[int, Opened] = {}  # that are open, their blocks open or not
-        # of slots whose turn comes later, how they were opened first
+        self._repeated = -1  # slot of the last event, if that was a Delta
+        self._arguments: list[str] = []  # of the open call
+        self._signature = ""  # of the open thought
+        self._slots: dict[int, Opened] = {}  # open slots, with or without an open block
+        # slots that wait for their turn: their first events
         self._waiting: dict[int, list[Opened | _OfSlot]] = {}
-        self._draining = False  # events that have waited are being written
-        self._bare: list[Opened | _OfSlot] = []  # of a thought without words behind a text
-        self._complete: set[int] = set()  # calls whose blocks were closed before them
+        self._draining = False  # waiting events are being written
+        self._bare: list[Opened | _OfSlot] = []  # events of a thought without words after a text
+        self._complete: set[int] = set()  # calls whose blocks were closed early
         self._said = self._said_text = False
         self._pictures = 0
         self._finished = Finished("stop")
 
     def begin(self) -> bytes:
-        """Return ``message_start`` with an estimate of the input, and the vendors' ping."""
+        """Return ``message_start`` with an estimate of the input, and a ping as vendors send it."""
         self.started = True
         usage = usage_fields(Usage(self.context.input_tokens))
         message = message_head(self.context) | {
@@ -181,7 +183,7 @@ class MessagesEncoder(StreamEncoder):
         return _event("message_start", {"message": message}) + PING
 
     def write(self, event: Event) -> bytes:
-        """Return the frames of an event; what finishes the message is written at its end."""
+        """Return the frames of an event; the finish is written at the end."""
         if type(event) is Delta:
             slot = self._repeated = event.slot
             if slot == self._slot and self._plain:
@@ -194,7 +196,7 @@ class MessagesEncoder(StreamEncoder):
         if isinstance(event, Pictured):
             return self._picture(event)
         if event.slot not in self._slots:
-            return b""  # of another choice
+            return b""  # belongs to another choice
         return self._of_slot(event)
 
     def repeat(self, text: bytes) -> bytes:
@@ -223,7 +225,7 @@ class MessagesEncoder(StreamEncoder):
 
     def _opened(self, event: Opened) -> bytes:
         if event.choice:
-            return b""  # a client of this family asks for one choice
+            return b""  # a client of this family gets one choice
         text_before = self._said_text
         self._said = True
         self._said_text |= event.kind in ("text", "refusal")
@@ -235,9 +237,9 @@ class MessagesEncoder(StreamEncoder):
         return sent + self._open_or_wait(event)
 
     def _picture(self, event: Pictured) -> bytes:
-        """Return a picture as a text of its own: the family's answers have no other."""
+        """Return a picture as a separate text, the family's only way to show one."""
         self._pictures += 1
-        slot = -1 - self._pictures  # no decoder's
+        slot = -1 - self._pictures  # used by no decoder
         return (
             self.write(Opened(slot, "text", event.choice))
             + self.write(Delta(slot, event.markdown))
@@ -245,7 +247,7 @@ class MessagesEncoder(StreamEncoder):
         )
 
     def _release(self) -> bytes:
-        """Return the block of a thought without words that is not the last."""
+        """Return the block of a thought without words that turns out not to be the last."""
         if not self._bare:
             return b""
         opened, *rest = self._bare
@@ -262,7 +264,8 @@ class MessagesEncoder(StreamEncoder):
         return self._of_slot(event)
 
     def _of_slot(self, event: _OfSlot) -> bytes:
-        """Return an event of an open slot: for its block, for later, or for a new block."""
+        """Return the frames of an open slot's event, which goes to its block, waits, or opens a
+        block."""
         slot = event.slot
         if self._bare and slot == self._bare[0].slot:
             self._bare.append(event)
@@ -287,7 +290,8 @@ class MessagesEncoder(StreamEncoder):
         return sent if self._draining else sent + self._next()
 
     def _of_closed_block(self, event: _OfSlot) -> bytes:
-        """Return the frames of a slot whose block was closed early: more of it needs a block."""
+        """Return the frames for a slot whose block was closed early; more text needs a new
+        block."""
         slot = event.slot
         if isinstance(event, Closed):
             del self._slots[slot]
@@ -298,7 +302,7 @@ class MessagesEncoder(StreamEncoder):
         return self._open_or_wait(self._slots[slot]) + self._of_slot(event)
 
     def _open_or_wait(self, opened: Opened) -> bytes:
-        """Return a block for a slot, now if those before it can be closed."""
+        """Return a block for a slot, or let it wait until those before it can be closed."""
         sent = []
         while self._open is not None and (self._plain or self._has_all_arguments()):
             if not self._plain:
@@ -317,7 +321,7 @@ class MessagesEncoder(StreamEncoder):
         return isinstance(loads_or_none(arguments), dict)
 
     def _next(self) -> bytes:
-        """Return the blocks of slots that had to wait, until one of them is not complete."""
+        """Return the blocks of waiting slots, until one of them stays open."""
         sent = []
         self._draining = True
         while self._waiting and self._open is None:
@@ -351,7 +355,7 @@ class MessagesEncoder(StreamEncoder):
         assert self._open is not None
         index, sent = self._blocks - 1, b""
         if not (self._plain or self._arguments):
-            sent = self._before + b'"{}"' + _END  # no arguments are an empty object, too
+            sent = self._before + b'"{}"' + _END  # no arguments also are an empty object
         if self._open.kind == "reasoning":
             delta = {"type": "signature_delta", "signature": self._signature or UNSIGNED}
             sent = _event("content_block_delta", {"index": index, "delta": delta})

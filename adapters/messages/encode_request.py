@@ -1,13 +1,13 @@
 """Requests for upstreams of the messages family, encoded from ``adapters.ir``.
 
-Here: fields, tools, thinking and schemas, in version 2023-06-01 of the interface; turns are in
-``encode_turns``. The family has letters, digits, ``_`` and ``-`` in names, no free-text tools and
-no groups of tools: such tools get another name or shape, and ``Encoded.names`` says which. The
-arguments of a tool are an object at the root, without alternatives there. A schema of the answer
-closes every object and has no bounds of numbers and texts; those go into the description, so that
-the model still reads them. Newer models think by effort and refuse budgets, older ones the reverse:
-the table of models says which. Source: the request types of the official SDKs, and the vendor's
-documentation of tools, structured outputs and thinking. Imported by this folder's ``__init__``.
+Here: fields, tools, thinking and schemas, in version 2023-06-01 of the API; turns are in
+``encode_turns``. The family accepts letters, digits, ``_`` and ``-`` in names, no free-text tools
+and no tool groups; such tools get another name or shape, listed in ``Encoded.names``. A tool's
+arguments are an object without alternatives at the root. A schema for the answer closes every
+object and has no bounds for numbers and texts; the bounds go into the description, where the model
+still reads them. Newer models think by effort and refuse budgets, older ones the reverse, as the
+table of models says. Source: the request types of the official SDKs, and the vendor's documentation
+of tools, structured outputs and thinking. Imported by this folder's ``__init__``.
 """
 
 from collections.abc import Iterator
@@ -27,16 +27,16 @@ from adapters.messages.encode_turns import CACHE_FIELD, sent_name, text_block, t
 NO_ARGUMENTS: dict[str, Any] = {"type": "object", "properties": {}}
 
 _ALTERNATIVES = ("anyOf", "oneOf", "allOf")
-# What the vendor refuses in the schema of an answer.
+# Keywords that the vendor refuses in the schema of an answer.
 _BOUNDS = (
     *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
     *("minLength", "maxLength", "maxItems", "uniqueItems", "minProperties", "maxProperties"),
 )
-# Where schemas stand in a schema: one, a list of them, or by name.
+# Keywords whose value is a schema, a list of schemas, or schemas by name.
 _ONE = ("items", "not", "additionalProperties")
 _LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
 _NAMED = ("properties", "$defs", "definitions")
-_DEPTH_MAX = 64  # deeper ones are left as they are
+_DEPTH_MAX = 64  # deeper schemas stay unchanged
 
 
 def for_tool(schema: dict[str, Any] | None) -> dict[str, Any]:
@@ -57,13 +57,13 @@ def for_tool(schema: dict[str, Any] | None) -> dict[str, Any]:
 
 
 def fits_answer(schema: dict[str, Any]) -> bool:
-    """Return true when the vendor can hold an answer to this schema: with objects whose names are
-    not known before, or that are inside of themselves, it cannot."""
+    """Return true if the vendor can constrain an answer to this schema. It cannot for objects with
+    arbitrary names, and for recursive schemas."""
     return not any(_is_open(each) for each in _schemas(schema)) and not _is_endless(schema)
 
 
 def for_answer(schema: dict[str, Any], depth: int = 0) -> dict[str, Any]:
-    """Return the schema of structured output."""
+    """Return the schema in the form for structured output."""
     if depth >= _DEPTH_MAX:
         return schema
     fit: dict[str, Any] = {}
@@ -97,7 +97,7 @@ def _inner_schema(name: str, value: Any, depth: int) -> Any:
 
 
 def _schemas(schema: dict[str, Any], depth: int = 0) -> Iterator[dict[str, Any]]:
-    """Yield a schema and all inside of it."""
+    """Yield a schema and all schemas inside it."""
     yield schema
     if depth >= _DEPTH_MAX:
         return
@@ -121,7 +121,7 @@ def _is_open(schema: dict[str, Any]) -> bool:
 
 
 def _is_endless(schema: dict[str, Any]) -> bool:
-    """Return true when a definition leads to itself, or something to the whole."""
+    """Return true if a definition leads to itself, or a reference to the whole schema."""
     leads: dict[str, set[str]] = {}
     for group in ("$defs", "definitions"):
         for name, each in _schemas_by_name(schema, group).items():
@@ -141,8 +141,8 @@ def _refs(schema: dict[str, Any]) -> set[str]:
 
 
 def _merged(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return one object in place of alternatives at the root: all properties of all of them, and
-    those required that each of them requires."""
+    """Return one object in place of alternatives at the root. It has all properties of all of them,
+    and requires those that each alternative requires."""
     properties: dict[str, Any] = {}
     required: list[str] = []
     for name in _ALTERNATIVES:
@@ -172,17 +172,17 @@ def _required(schema: dict[str, Any]) -> list[str]:
 
 
 def _wrapped(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return an object with one property, for a schema of no object."""
+    """Return an object with one property, for a schema that describes no object."""
     return {"type": "object", "properties": {"value": schema}, "required": ["value"]}
 
 
 _OUTPUT_TOOL = "respond"
-# Of all models that have a search; newer ones run code, which not every account may.
+# Every model with search has it; newer versions run code, which not every account may use.
 _SEARCH = {"type": "web_search_20250305", "name": "web_search"}
 
 
 def encode_tools(request: Request, target: Target) -> tuple[list[dict[str, Any]], dict[str, Tool]]:
-    """Return the tools in their order, and the client's tools by names that differ."""
+    """Return the tools in order, and the client's tools by names that differ."""
     allowed = _allowed(request)
     tools: list[dict[str, Any]] = []
     names: dict[str, Tool] = {}
@@ -206,7 +206,7 @@ def encode_tools(request: Request, target: Target) -> tuple[list[dict[str, Any]]
 def encode_choice(
     request: Request, tools: list[dict[str, Any]], output_tool: str
 ) -> dict[str, Any] | None:
-    """Return the choice among ``tools``; None: the vendor's own, which is auto."""
+    """Return the choice among ``tools``; None for the vendor's default, which is auto."""
     if not tools:
         return None
     choice = request.choice
@@ -218,7 +218,7 @@ def encode_choice(
         if mode == "none" or not own_tools:
             written = {"type": "tool", "name": output_tool}
     elif not any(tool.kind != "hosted" or tool.search for tool in request.tools):
-        written = {"type": "none"}  # the client has offered none of these
+        written = {"type": "none"}  # the client offered none of these tools
     elif mode == "one" and choice is not None:
         written = {"type": "tool", "name": _chosen_name(request, choice.names[0])}
     if request.parallel_tools is False and written["type"] != "none":
@@ -227,13 +227,13 @@ def encode_choice(
 
 
 def text_of_choice(choice: dict[str, Any]) -> dict[str, Any]:
-    """Return the instruction that stands for a forced tool, where the model refuses one."""
+    """Return the instruction that replaces a forced tool if the model refuses one."""
     tool = f"the tool {choice['name']}" if "name" in choice else "one of the tools"
     return {"type": "text", "text": f"Answer by a call of {tool}."}
 
 
 def output_tool(schema: dict[str, Any], request: Request) -> dict[str, Any]:
-    """Return the tool that stands for structured output at models that have no field for it."""
+    """Return the tool that stands for structured output, for models without a field for it."""
     used_names = {sent_name(tool.name, tool.namespace) for tool in request.tools}
     name = _OUTPUT_TOOL
     while name in used_names:
@@ -262,7 +262,7 @@ def _tool(tool: Tool, name: str, target: Target) -> dict[str, Any]:
 
 
 def _allowed(request: Request) -> frozenset[str]:
-    """Return the names of the subset that may be called; empty: all may."""
+    """Return the names of the tools that may be called; empty for all."""
     choice = request.choice
     subset = choice is not None and choice.mode in ("auto", "any")
     return frozenset(choice.names if choice is not None and subset else ())
@@ -278,15 +278,16 @@ def _flat(tool: Tool) -> str:
 
 
 def _called_before(request: Request) -> list[dict[str, Any]]:
-    """Return the tools of the history, for a request without: the vendor wants them declared."""
+    """Return the tools in the history of a request without tools: the vendor requires them
+    declared."""
     calls = [part for turn in request.turns for part in turn.parts if isinstance(part, ToolCall)]
     names = dict.fromkeys(sent_name(call.name, call.namespace) for call in calls)
     return [{"name": name, "input_schema": NO_ARGUMENTS} for name in names]
 
 
 MIN_BUDGET_TOKENS = 1024
-ANSWER_TOKENS = 1024  # are left for the answer where the bound allows
-_BUDGETS: dict[Effort, int] = {  # of max, all that the bound leaves
+ANSWER_TOKENS = 1024  # reserved for the answer if the bound allows
+_BUDGETS: dict[Effort, int] = {  # for max, all that the bound leaves
     "minimal": 1024,
     "low": 2048,
     "medium": 8192,
@@ -299,11 +300,11 @@ _EFFORTS: tuple[Effort, ...] = ("low", "medium", "high", "xhigh", "max")  # of t
 def encode_thinking(
     request: Request, target: Target, messages: list[dict[str, Any]], bound: int, *, bare: bool
 ) -> tuple[dict[str, Any], int]:
-    """Return the fields ``thinking`` and ``effort`` as far as there are any, and the bound of the
-    answer to ``messages``.
+    """Return the fields ``thinking`` and ``effort``, if any, and the bound of the answer to
+    ``messages``.
 
-    ``bound``: what the client or the model's row allows. ``bare``: the answer must begin at once,
-    with a tool or in the middle of a text, which excludes thinking by a budget.
+    ``bound``: the limit of the client or of the model's row. ``bare``: the answer must start at
+    once, with a tool or in the middle of a text, which excludes thinking by a budget.
     """
     requested = request.thinking
     traits = target.traits
@@ -330,22 +331,22 @@ def encode_thinking(
 
 
 def is_off(thinking: Thinking) -> bool:
-    """Return true when the client turns thinking off."""
+    """Return true if the client turns thinking off."""
     return thinking.effort == "off" or thinking.budget_tokens == 0
 
 
 def _has_lost_thoughts(messages: list[dict[str, Any]]) -> bool:
-    """Return true when the calls that are now answered have come back without the thoughts before
-    them: the vendor would refuse to think by a budget."""
+    """Return true if the calls that are now answered came back without the thoughts before them.
+    The vendor would then refuse to think by a budget."""
     if len(messages) < 2 or messages[-1]["content"][0]["type"] != "tool_result":
         return False
     return messages[-2]["content"][0]["type"] not in ("thinking", "redacted_thinking")
 
 
 def _by_budget(request: Request, target: Target, bound: int) -> tuple[dict[str, Any], int]:
-    """Return thinking by a budget, and the bound. A budget must be less than the bound: that is
-    raised as far as the model is known to allow, then the budget gives way, and where nothing is
-    left of it there is no thinking."""
+    """Return thinking by a budget, and the bound. A budget must be less than the bound. The bound
+    is raised as far as the model allows, then the budget is lowered; if no budget is left, there is
+    no thinking."""
     requested, limit = request.thinking, target.max_output_tokens
     assert requested is not None
     budget = requested.budget_tokens
@@ -355,7 +356,7 @@ def _by_budget(request: Request, target: Target, bound: int) -> tuple[dict[str, 
         budget = _BUDGETS.get(requested.effort, bound - ANSWER_TOKENS)
     budget = max(min(budget, target.traits.max_budget_tokens), MIN_BUDGET_TOKENS)
     if bound <= budget:
-        if limit is None:  # the client's own bound is not raised by a guess
+        if limit is None:  # never raise the client's own bound by a guess
             limit = bound if request.max_output_tokens is not None else budget + bound
         bound = max(bound, min(budget + bound, limit))
         budget = min(budget, max(bound - ANSWER_TOKENS, MIN_BUDGET_TOKENS))
@@ -368,7 +369,7 @@ MAX_MARKS = 4
 
 
 def limit_marks(body: dict[str, Any]) -> None:
-    """Remove marks beyond MAX_MARKS: the last ones stay, and the last of the system text."""
+    """Remove marks beyond MAX_MARKS. The last ones stay, and the last one of the system text."""
     marked = _marked(body)
     if len(marked) <= MAX_MARKS:
         return
@@ -379,8 +380,8 @@ def limit_marks(body: dict[str, Any]) -> None:
 
 
 def mark_by_rule(body: dict[str, Any]) -> None:
-    """Mark the beginning of the next call, unless something is marked, or the request is a single
-    question, which would pay for the writing alone."""
+    """Mark the start of the next call's prompt, unless something is marked already or the request
+    is a single question, which would only pay for the cache write."""
     messages = body["messages"]
     talk = any(message["role"] == "assistant" for message in messages)
     if not (talk or body.get("tools")) or _marked(body):
@@ -392,7 +393,7 @@ def mark_by_rule(body: dict[str, Any]) -> None:
 
 
 def _marked(body: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return all marked blocks, in the order in which the vendor reads them."""
+    """Return all marked blocks in the order in which the vendor reads them."""
     blocks = [*body.get("tools", ()), *body.get("system", ())]
     for message in body["messages"]:
         blocks += message["content"]
@@ -410,11 +411,11 @@ def encode_request(request: Request, target: Target, counting: bool) -> Steps[En
     messages = yield from turn_steps(
         request.turns,
         traits,
-        # a text that was begun cannot become JSON after a schema
+        # A partial text cannot become JSON that follows a schema.
         prefill=traits.prefill and request.output.kind != "schema",
     )
     system = _system(request)
-    if not messages:  # the vendor wants a turn of the user
+    if not messages:  # the vendor requires a user's turn
         messages, system = [{"role": "user", "content": system}] if system else [], []
     tools, names = encode_tools(request, target)
     respond = _output_tool(request, target)
@@ -460,12 +461,12 @@ def _system(request: Request) -> list[dict[str, Any]]:
 
 
 def _output_tool(request: Request, target: Target) -> dict[str, Any] | None:
-    """Return the tool whose arguments are the answer, for models without a field for its schema,
-    and for schemas that do not fit into it."""
+    """Return the tool whose arguments are the answer, for models without a schema field, and for
+    schemas that do not fit into it."""
     if request.output.kind != "schema" or target.traits.structured == "none":
         return None
     schema = request.output.schema or {}
-    is_object = schema.get("type", "object") == "object"  # as arguments are
+    is_object = schema.get("type", "object") == "object"  # as arguments must be
     if target.traits.structured == "schema" and (fits_answer(schema) or not is_object):
         return None
     if not is_object:
@@ -475,7 +476,7 @@ def _output_tool(request: Request, target: Target) -> dict[str, Any] | None:
 
 
 def _output(request: Request, thinking: dict[str, Any], *, as_tool: bool) -> dict[str, Any]:
-    """Return the fields of thinking and of the answer's schema."""
+    """Return the fields for thinking and for the answer's schema."""
     config: dict[str, Any] = {}
     if "effort" in thinking:
         config["effort"] = thinking["effort"]
@@ -489,8 +490,8 @@ def _output(request: Request, thinking: dict[str, Any], *, as_tool: bool) -> dic
 def _add_options(
     body: dict[str, Any], request: Request, target: Target, dropped: list[Feature]
 ) -> tuple[str, ...]:
-    """Add sampling and what stands around the call; return the stop sequences that the vendor does
-    not take, which are those of nothing but blanks."""
+    """Add sampling and the fields around the call. Return the stop sequences that the vendor
+    refuses, which are those with only blanks."""
     if request.stream:
         body["stream"] = True
     stop = [each for each in request.stop if each.strip()]
@@ -507,7 +508,8 @@ def _add_options(
 def _add_sampling(
     body: dict[str, Any], request: Request, target: Target, dropped: list[Feature]
 ) -> None:
-    """Add temperature or top_p: models take no two of them, and none beside thinking."""
+    """Add sampling: models refuse temperature together with top_p, and any sampling with
+    thinking."""
     values: dict[Feature, float] = {}
     if request.temperature is not None:
         values["temperature"] = min(request.temperature, 1)

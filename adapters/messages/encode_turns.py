@@ -1,8 +1,8 @@
-"""The conversation for upstreams: roles that alternate, a user first, each call with its result.
+"""The conversation for upstreams: alternating roles, the user first, each call with its result.
 
-Facts: the vendor refuses empty texts, results that do not stand first in the message behind their
-calls, calls without results, and ids that come twice; it takes four types of images, PDF, and plain
-text. Imported by ``encode_request``.
+Facts: the vendor refuses empty texts, results that are not first in the message after their calls,
+calls without results, and duplicate ids. It accepts four types of images, PDF, and plain text.
+Imported by ``encode_request``.
 """
 
 import hashlib
@@ -27,13 +27,13 @@ from adapters.ir.parts import (
 from adapters.json.structure import Steps
 from adapters.messages.parts import arguments_of, fit_id, thought_of
 
-# Up to half an hour in other families is five minutes here, anything longer an hour.
+# A time up to half an hour, in other families, becomes five minutes here; anything longer an hour.
 _SHORT_MAX_S = 1800
 CACHE_FIELD = "cache_control"
 
 
 def with_mark(block: dict[str, Any], mark: CacheMark | None) -> dict[str, Any]:
-    """Return the block for an upstream, marked if ``mark`` is one."""
+    """Return the block for an upstream, marked if ``mark`` is set."""
     if mark is None:
         return block
     written = {"type": "ephemeral"}
@@ -48,7 +48,7 @@ _HASH_CHARS = 8
 
 
 def sent_name(name: str, namespace: str = "") -> str:
-    """Return a tool's name as the vendor takes it, the same in every call."""
+    """Return a tool's name in a form that the vendor accepts, the same in every call."""
     full = f"{namespace}__{name}" if namespace else name
     fit = _UNFIT.sub("_", full)
     if fit == full and 0 < len(fit) <= MAX_NAME_CHARS:
@@ -59,7 +59,7 @@ def sent_name(name: str, namespace: str = "") -> str:
 
 _IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 _PDF = "application/pdf"
-# The types of files without one, by their beginnings in base64.
+# Types for files without a type, by the first characters of their base64.
 _BEGINNINGS = (
     ("iVBORw0KGgo", "image/png"),
     ("/9j/", "image/jpeg"),
@@ -72,8 +72,8 @@ _SAMPLE_CHARS = 64
 
 
 def encode_media(media: Media, *, documents: bool) -> dict[str, Any]:
-    """Return the block; raise Fault UNSUPPORTED for what the family has no block for.
-    ``documents``: the model reads them; if not, those of plain text become text."""
+    """Return the block. Raises Fault UNSUPPORTED if the family has no block for it. ``documents``:
+    the model reads documents; if not, plain-text documents become text."""
     if media.ref or media.kind not in ("image", "file"):
         raise _unsupported(media)
     if media.kind == "image" or media.mime.startswith("image/"):
@@ -123,8 +123,8 @@ def _unsupported(media: Media) -> Fault:
 
 
 NO_RESULT = "No result provided."
-OPENING = "Hello."  # before a conversation that the assistant begins
-GO_ON = "Go on."  # behind a turn of the assistant that the model cannot continue
+OPENING = "Hello."  # before a conversation that the assistant starts
+GO_ON = "Go on."  # after an assistant's turn that the model cannot continue
 _FAILED = "The tool failed."
 _THOUGHTS = ("thinking", "redacted_thinking")
 _USER, _ASSISTANT = "user", "assistant"
@@ -135,7 +135,7 @@ Block = dict[str, Any]
 def turn_steps(
     turns: tuple[Turn, ...], traits: Traits, *, prefill: bool
 ) -> Steps[list[dict[str, Any]]]:
-    """Return the messages, in steps. ``prefill``: the model may go on from the last turn."""
+    """Return the messages, in steps. ``prefill``: the model may continue the last turn."""
     writer = _Writer(traits)
     for turn in turns:
         if turn.role == "system":
@@ -149,7 +149,7 @@ def turn_steps(
 
 
 def text_block(part: Text | Refusal) -> Block | None:
-    """Return a text block; None for a text of nothing but blanks, which the vendor refuses."""
+    """Return a text block; None for a text of only blanks, which the vendor refuses."""
     if not part.text.strip():
         return None
     block: Block = {"type": "text", "text": part.text}
@@ -163,12 +163,12 @@ class _Writer:
         self._documents = traits.documents
         self._echo = traits.reasoning_echo
         self._messages: list[dict[str, Any]] = []
-        # calls without result: the client's id and those that were sent for it
+        # calls without result: the client's id -> the ids sent for it
         self._open: dict[str, deque[str]] = {}
-        self._ids: set[str] = set()  # that were sent
+        self._ids: set[str] = set()  # ids that were sent
 
     def add_system(self, turn: Turn, *, native: bool) -> None:
-        """Add a system turn between others; models that do not know it get a marked text."""
+        """Add a system turn between others. Models without such turns get a tagged text."""
         texts = [part.text for part in turn.parts if isinstance(part, Text) and part.text.strip()]
         if not texts:
             return
@@ -180,7 +180,7 @@ class _Writer:
         self._append(_USER, [{"type": "text", "text": reminder}])
 
     def add_assistant(self, turn: Turn) -> None:
-        """Add a turn of the model; its calls wait for their results."""
+        """Add a turn of the model. Its calls wait for their results."""
         self._close_calls()
         blocks: list[Block] = []
         for part in turn.parts:
@@ -194,17 +194,17 @@ class _Writer:
                 blocks.append(self._said_media(part))
         if not self._messages:
             self._append(_USER, [{"type": "text", "text": OPENING}])
-        # Thoughts begin a turn; some families have them behind the text.
+        # Thoughts must come first in a turn; some families have them after the text.
         self._append(_ASSISTANT, sorted(blocks, key=lambda block: block["type"] not in _THOUGHTS))
 
     def _unsigned(self, part: Reasoning) -> Block | None:
-        """Return a thought without a signature, for a vendor that signs none."""
+        """Return a thought without a signature, for a vendor that does not sign thoughts."""
         if not (self._echo and part.text):
             return None
         return {"type": "thinking", "thinking": part.text, "signature": ""}
 
     def add_user(self, turn: Turn) -> None:
-        """Add results for the calls before, then the rest."""
+        """Add results for the preceding calls, then the rest."""
         results: list[Block] = []
         rest: list[Block] = []
         for part in turn.parts:
@@ -220,7 +220,7 @@ class _Writer:
         self._append(_USER, results + rest)
 
     def finish(self, *, prefill: bool) -> list[dict[str, Any]]:
-        """Return the messages, when there are no more turns."""
+        """Return the messages after the last turn."""
         self._close_calls()
         self._order_results()
         if self._last_role() == _ASSISTANT:
@@ -228,7 +228,7 @@ class _Writer:
             if not prefill:
                 self._append(_USER, [{"type": "text", "text": GO_ON}])
             elif last["type"] == "text":
-                last["text"] = last["text"].rstrip()  # blanks at the end are refused
+                last["text"] = last["text"].rstrip()  # trailing blanks are refused
         return self._messages
 
     def _last_role(self) -> str:
@@ -243,7 +243,7 @@ class _Writer:
             self._messages.append({"role": role, "content": blocks})
 
     def _close_calls(self) -> None:
-        """Add results for calls that have got none: a client may have been interrupted."""
+        """Add results for calls without any, such as those of an interrupted client."""
         missing = [
             _result_block(sent, NO_RESULT) for waiting in self._open.values() for sent in waiting
         ]
@@ -251,7 +251,7 @@ class _Writer:
         self._append(_USER, missing)
 
     def _order_results(self) -> None:
-        """Sort results first, in the order of the calls in the message before."""
+        """Sort results to the front, in the order of the calls in the message before."""
         order: dict[str, int] = {}
         for message in self._messages:
             if message["role"] == _ASSISTANT:
@@ -273,7 +273,8 @@ class _Writer:
         return with_mark(block, part.cache)
 
     def _said_media(self, part: Media) -> Block:
-        """Return a document that the assistant has shown; it shows no images."""
+        """Return a document that the assistant showed. Raises Fault UNSUPPORTED for an image, which
+        it cannot show."""
         block = encode_media(part, documents=self._documents)
         if block["type"] == "image":
             raise Fault(Condition.UNSUPPORTED, param=part.path or None)
@@ -297,11 +298,11 @@ class _Writer:
         for each in part.parts:
             blocks += self._user_part(each)
         for block in blocks:
-            block.pop("cache_control", None)  # the result as a whole is marked
+            block.pop("cache_control", None)  # the result as a whole has the mark
         return blocks
 
     def _orphan(self, part: ToolResult) -> list[Block]:
-        """Return a result of no call before it, as a text."""
+        """Return a result without a preceding call, as a text."""
         name = f" of {part.name}" if part.name else ""
         return [
             {"type": "text", "text": f"Result{name} ({part.call_id}):"},

@@ -1,12 +1,12 @@
 """Parts of content blocks that both directions of the codec read or write.
 
-Here: ids and arguments of calls, citations, opaque thoughts, and the removal from a client's
-history of what no vendor of this family made.
+Here: ids and arguments of calls, citations, opaque thoughts, and the removal of everything from a
+client's history that no vendor of this family made.
 
-A thought of another family's upstream is shown as a thinking block whose signature is the wrapped
-state of its maker, or UNSIGNED when it has none; a source that was cited has UNSIGNED in place of
-the vendor's index. Both begin alike, so that they are found, and are taken out before a vendor of
-this family sees them. Imported by this folder.
+A thought from another family's upstream is shown as a thinking block whose signature is its maker's
+wrapped state, or UNSIGNED if it has none. A cited source has UNSIGNED in place of the vendor's
+index. Both have the same prefix, by which they are found and removed before a vendor of this family
+sees them. Imported by this folder.
 """
 
 import base64
@@ -26,7 +26,7 @@ _ID_PREFIX = "gw_"
 
 
 def fit_id(call_id: str) -> str:
-    """Return the id as the family takes it."""
+    """Return the id in a form that the family accepts."""
     if _FIT_ID.fullmatch(call_id) and not call_id.startswith(_ID_PREFIX):
         return call_id
     encoded = base64.urlsafe_b64encode(call_id.encode(errors="replace"))
@@ -34,7 +34,7 @@ def fit_id(call_id: str) -> str:
 
 
 def original_id(fit: str) -> str:
-    """Return the id that ``fit_id`` was given; any other as it is."""
+    """Return the id that ``fit_id`` got; any other id unchanged."""
     if not fit.startswith(_ID_PREFIX):
         return fit
     text = fit[len(_ID_PREFIX) :]
@@ -46,26 +46,26 @@ def original_id(fit: str) -> str:
 
 
 def arguments_of(text: str) -> dict[str, Any]:
-    """Return the arguments of a call as an object; what is none is put into one, so that a call
-    that went wrong does not fail a whole conversation."""
+    """Return the arguments of a call as an object. Anything else is put into an object, so that one
+    broken call does not fail a whole conversation."""
     if not text.strip():
         return {}
     try:
         value = loads(text.encode())
-    except (Fault, UnicodeEncodeError):  # no JSON, or none that every reader takes
+    except (Fault, UnicodeEncodeError):  # no JSON, or not accepted by every reader
         return {"_raw": text.encode(errors="replace").decode()}
     return value if isinstance(value, dict) else {"value": value}
 
 
-# Stands in place of a vendor's signature or index, on blocks that no vendor of this family made.
-# It is how all wrapped state begins (``client.foreign`` finds them by it), and nothing behind that.
+# Replaces a vendor's signature or index on blocks that no vendor of this family made. It is the
+# prefix of all wrapped state, by which such blocks are found, with nothing after it.
 UNSIGNED = PREFIX
 
 _CITATION_KINDS = ("web_search_result_location", "search_result_location")
 
 
 def decode_citations(value: object) -> tuple[Citation, ...]:
-    """Return those citations of a text block that are on the web."""
+    """Return the citations of a text block that refer to the web."""
     if not isinstance(value, list):
         return ()
     read = map(decode_citation, value[:MAX_CITATIONS])
@@ -73,7 +73,7 @@ def decode_citations(value: object) -> tuple[Citation, ...]:
 
 
 def decode_citation(value: object) -> Citation | None:
-    """Return one citation; None when it names no place on the web."""
+    """Return one citation; None if it names no place on the web."""
     if not isinstance(value, dict) or value.get("type") not in _CITATION_KINDS:
         return None
     url = value.get("url") or value.get("source")
@@ -88,7 +88,7 @@ def decode_citation(value: object) -> Citation | None:
 
 
 def encode_citation(citation: Citation) -> dict[str, Any]:
-    """Return a citation for a client; in place of the vendor's index it says that there is none."""
+    """Return a citation for a client, with UNSIGNED in place of the vendor's index."""
     return {
         "type": "web_search_result_location",
         "url": citation.url,
@@ -99,7 +99,7 @@ def encode_citation(citation: Citation) -> dict[str, Any]:
 
 
 def sealed_thought(thinking: str, signature: str) -> str:
-    """Return a thought with its signature as one text, which ``thought_of`` reads again."""
+    """Return a thought with its signature as one text, which ``thought_of`` reads back."""
     block = {"type": "thinking", "thinking": thinking, "signature": signature}
     return dumps(block).decode("ascii")
 
@@ -110,7 +110,7 @@ def sealed_data(data: str) -> str:
 
 
 def thought_of(opaque: str) -> dict[str, Any] | None:
-    """Return the block that was sealed; None for anything else."""
+    """Return the sealed block; None for anything else."""
     block = loads_or_none(opaque.encode(errors="replace")) if opaque else None
     if not isinstance(block, dict):
         return None
@@ -128,14 +128,15 @@ _THOUGHTS = ("thinking", "redacted_thinking")
 def without_foreign(spans: Spans, upstream_model: str) -> bytes:
     """Return a body of this family without foreign blocks, for an upstream of this family.
 
-    Thinking by a budget is turned off when the turn that is going on has lost its thoughts: the
-    vendor would refuse to go on.
+    Thinking by a budget is turned off if the current round of tools has lost its thoughts, because
+    the vendor would refuse to continue.
     """
     return _without(spans, _MARK, is_foreign)
 
 
 def without_reasoning(spans: Spans, upstream_model: str) -> bytes:
-    """Return a body without any thoughts, of whatever origin; the same when there are none."""
+    """Return a body without any thoughts, whatever their origin; the same object if there are
+    none."""
     return _without(spans, b'thinking"', _is_thought)
 
 
@@ -144,13 +145,13 @@ def _is_thought(block: object) -> bool:
 
 
 def _without(spans: Spans, mark: bytes, is_removed: Callable[[object], bool]) -> bytes:
-    """Return the body without the selected blocks; only turns with ``mark`` are read."""
+    """Return the body without the selected blocks; only turns that contain ``mark`` are read."""
     place = spans.get("messages")
     listed = elements(spans.body[place.start : place.end]) if place is not None else None
     if place is None or not listed:
         return spans.body
     turns: list[bytes] = []
-    lost = False  # the turn that is going on has lost a thought
+    lost = False  # the current round of tools has lost a thought
     for raw in listed:
         text = bytes(raw)
         if mark not in text:
@@ -159,7 +160,7 @@ def _without(spans: Spans, mark: bytes, is_removed: Callable[[object], bool]) ->
         else:
             cleaned, without_thoughts = _cleaned(text, is_removed)
             lost = without_thoughts or (lost and _goes_on(text))
-            if cleaned:  # else it had nothing else; the vendor joins neighbours of one role
+            if cleaned:  # else nothing is left; the vendor joins neighbours of one role
                 turns.append(cleaned)
     if turns == [bytes(raw) for raw in listed]:
         return spans.body
@@ -171,7 +172,7 @@ def _without(spans: Spans, mark: bytes, is_removed: Callable[[object], bool]) ->
 
 
 def is_foreign(block: object) -> bool:
-    """Return true for a content block that is a thought of another family's upstream."""
+    """Return true for a content block that is a thought from another family's upstream."""
     if not isinstance(block, dict):
         return False
     name = {"thinking": "signature", "redacted_thinking": "data"}.get(str(block.get("type")))
@@ -180,13 +181,13 @@ def is_foreign(block: object) -> bool:
 
 
 def _goes_on(turn: bytes) -> bool:
-    """Return true when a round of tools goes on: the turn is the assistant's or has results."""
+    """Return true if the turn continues a round of tools: it is the assistant's or has results."""
     return b'"assistant"' in turn or b'"tool_result"' in turn
 
 
 def _cleaned(text: bytes, is_removed: Callable[[object], bool]) -> tuple[bytes, bool]:
-    """Return a turn without the blocks that are out (empty: nothing is left), and whether it calls
-    tools without the thoughts that it had."""
+    """Return a turn without the removed blocks (empty if nothing is left), and whether it calls
+    tools but has lost a thought."""
     turn = loads(text)
     content = turn.get("content") if isinstance(turn, dict) else None
     if not isinstance(content, list):

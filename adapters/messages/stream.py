@@ -1,6 +1,6 @@
-"""The tap of streams of the messages family: it reads events and renames the model in the first.
+"""The tap of streams of the messages family. It reads events and renames the model in the first.
 
-Numbers of ``message_delta`` are totals that overwrite those of ``message_start``, if present.
+The counts in ``message_delta`` are totals that replace those of ``message_start``, if present.
 """
 
 from typing import Any
@@ -35,7 +35,7 @@ _DATA = len(_PREFIX) - 1
 
 
 class MessagesTap(TemplateTap):
-    """The tap of one messages stream; of its events the first alone has the model's name."""
+    """The tap of one messages stream, whose first event alone has the model's name."""
 
     model_path = ("message", "model")
     __slots__ = ("_container", "_reported")
@@ -43,17 +43,17 @@ class MessagesTap(TemplateTap):
     def __init__(self, public: str, upstream_model: str) -> None:
         super().__init__(public, upstream_model)
         self._reported: dict[str, Any] = {}
-        self._container = False  # the answer has run code in one
+        self._container = False  # the answer ran code in a container
 
     @property
     def reported(self) -> object | None:
-        """Usage as reported, later numbers in place of earlier ones; None without any."""
+        """Usage as reported, with later values in place of earlier ones; None if there is none."""
         return self._reported or None
 
     @property
     def usage(self) -> Usage | None:
-        """The usage reported so far. Until message_delta came its output is that of message_start,
-        which knows the first token or two: of a broken stream ``output_units`` says more."""
+        """The usage reported so far. Before message_delta its output is that of message_start,
+        which counts only the first token or two; for a broken stream ``output_units`` is closer."""
         return read_usage(self._reported, container=self._container)
 
     @property
@@ -61,8 +61,8 @@ class MessagesTap(TemplateTap):
         return read_served(self._reported)
 
     def feed(self, event: bytes) -> bytes | None:
-        """Read one event; return what to send of it."""
-        # Nearly all events are a content_block_delta on two lines. The rest go the general way.
+        """Read one event; return the bytes to send for it."""
+        # Nearly all events are a content_block_delta on two lines. Others take the general path.
         if (
             self.started
             and event.startswith(_PREFIX)
@@ -73,7 +73,8 @@ class MessagesTap(TemplateTap):
         return self._feed_any(event)
 
     def feed_repeat(self, chunk: bytes) -> bytes | None:
-        """Read a chunk that is one event like the last but for its text, as nearly all are."""
+        """Read a chunk that is one event and differs from the last only in its text, as nearly all
+        do."""
         chars = self._template.text_length(chunk)
         if chars < 0:
             return None
@@ -81,11 +82,11 @@ class MessagesTap(TemplateTap):
         return chunk
 
     def encode_fault(self, fault: Fault, request_id: str) -> bytes:
-        """Return the last event of a stream that failed."""
+        """Return the last event of a failed stream."""
         return encode_stream_fault(fault, request_id)
 
     def _read_delta(self, event: bytes) -> bool:
-        """Count the text of a delta; False when the event is anything else."""
+        """Count the text of a delta. Return False if the event is anything else."""
         try:
             block = _decode_delta(event[_DATA:])
         except DECODE_ERRORS:
@@ -128,7 +129,7 @@ class MessagesTap(TemplateTap):
                 self.stops_plainly = self.stops_plainly and plain
         elif kind == "message_stop":
             if not self.started:
-                return self._failed(Fault(Condition.UPSTREAM_INVALID))  # an answer of nothing
+                return self._failed(Fault(Condition.UPSTREAM_INVALID))  # an empty answer
             return self._end(event)
         return event
 

@@ -1,8 +1,8 @@
-"""The upstream side of the messages family: headers of requests, whole answers and their usage.
+"""The upstream side of the messages family: request headers, whole answers and their usage.
 
-Two versions of the interface are alive; the client's version and betas travel with the body they
-belong to. ``input_tokens`` excludes cache reads and writes; ``output_tokens`` includes thinking;
-the counts of ``adapters.ir`` are disjoint.
+Two versions of the API are in use; the client's version and betas are sent along with its body.
+``input_tokens`` excludes cache reads and writes; ``output_tokens`` includes thinking; the counts of
+``adapters.ir`` are disjoint.
 """
 
 from collections.abc import Iterator, Mapping
@@ -36,9 +36,9 @@ from store.values.usage import (
     token_count,
 )
 
-MAX_OTHERS = 16  # models inside a call that are told apart
+MAX_OTHERS = 16  # limit of distinct models inside a call
 NO_USAGE = Usage()
-# Iterations that are read, each with the feature by which another model is in it; "": none is.
+# Iterations that are read -> the feature that brings another model into them; "": none does.
 _FEATURES = {
     "message": "fallbacks",
     "fallback_message": "fallbacks",
@@ -47,13 +47,13 @@ _FEATURES = {
 }
 KNOWN_VERSIONS = ("2023-06-01", "2026-10-21")  # oldest first
 _VERSION_OF_NO_HEADER = KNOWN_VERSIONS[0]
-# Made here, or the channel's: a client must not choose the workspace that pays.
+# Set by the gateway or the channel: a client must not choose the workspace that pays.
 _OURS = frozenset({"anthropic-version", "anthropic-beta", "anthropic-workspace-id"})
 
 
 def request_headers(client: Mapping[str, str], vendor: Vendor, key: str) -> list[str]:
-    """Return header lines for the upstream: the credential, the client's version and betas, and at
-    Anthropic itself the other `anthropic-*` headers of the client."""
+    """Return header lines for the upstream: the credential, the client's version and betas, and,
+    only for Anthropic itself, the client's other `anthropic-*` headers."""
     lines = base_lines(client, vendor, key)
     lines.append(f"anthropic-version: {_version(client)}")
     betas = [beta.strip() for beta in client.get("anthropic-beta", "").split(",")]
@@ -68,7 +68,8 @@ def request_headers(client: Mapping[str, str], vendor: Vendor, key: str) -> list
 
 
 def _version(client: Mapping[str, str]) -> str:
-    """Return the version for the upstream: the client's if it is known, else the newest known."""
+    """Return the version for the upstream: the client's if it is known, otherwise the newest
+    known."""
     version = client.get("anthropic-version") or client.get("compat-version")
     if not version:
         return _VERSION_OF_NO_HEADER
@@ -79,8 +80,8 @@ def _version(client: Mapping[str, str]) -> str:
 def edit_request(
     spans: Spans, read: Peek, operation: Operation, upstream_model: str, vendor: Vendor
 ) -> bytes:
-    """Return the body with the upstream's names of all its models, those of other models inside the
-    call as ``read`` has them; the same object when nothing has to change."""
+    """Return the body with the upstream's names of all its models. ``read`` has the names of other
+    models inside the call. The same object if nothing changes."""
     if not read.asks.models:
         return rename_model(spans, read, operation, upstream_model, vendor)
     edits: dict[Span, bytes] = {}
@@ -98,7 +99,7 @@ def edit_request(
 
 
 class _Reply(Struct):
-    """The fields that are read of a whole answer; the blocks stay undecoded."""
+    """The fields of a whole answer that are read; the blocks stay undecoded."""
 
     type: str
     content: list[Raw]
@@ -131,7 +132,7 @@ def _odd_fields(answer: Any) -> Reply:
 
 
 def stops_plainly(reason: object) -> bool:
-    """Return true for the reason of an answer that just ends, and without any."""
+    """Return true if an answer ended normally, or gives no reason."""
     return not reason or reason == "end_turn"
 
 
@@ -146,16 +147,16 @@ def _texts(block: dict[str, Any]) -> Iterator[str]:
     if isinstance(block.get("input"), dict):
         try:
             yield dumps(block["input"]).decode("ascii")
-        except OverflowError:  # an infinity or a depth that cannot be written
+        except OverflowError:  # an infinity, or nested too deeply to be written
             return
 
 
 def read_usage(usage: object, *, container: bool = False) -> Usage | None:
-    """Return the counts of a usage object; None when input or output cannot be read. ``container``:
-    the answer has run code in one.
+    """Return the counts of a usage object; None if input or output is unreadable. ``container``:
+    the answer ran code in a container.
 
-    What is missing or cannot be meant otherwise counts as 0. Compaction, and models beside the one
-    that was called, are billed beside the top-level numbers.
+    Missing or implausible values count as 0. Compaction, and models other than the called one, are
+    billed in addition to the top-level counts.
     """
     if not isinstance(usage, dict):
         return None
@@ -168,7 +169,7 @@ def read_usage(usage: object, *, container: bool = False) -> Usage | None:
     extras = extras_of(usage, apart.inputs, other_models)
     tools = fields_in(usage, "server_tool_use")
     if not tools and not container and extras is None and not iterations:
-        return own  # as nearly always
+        return own  # nearly always
     uses = {
         "web_search": token_count(tools.get("web_search_requests")) or 0,
         "web_fetch": token_count(tools.get("web_fetch_requests")) or 0,
@@ -180,10 +181,10 @@ def read_usage(usage: object, *, container: bool = False) -> Usage | None:
 def _read_iterations(
     own: Usage, iterations: list[dict[str, Any]]
 ) -> tuple[Usage, Usage, tuple[OtherUsage, ...]]:
-    """Return the counts of the called model, of what it did beside them, and of other models.
+    """Return the counts of the called model, of its work outside them, and of other models.
 
-    Without a fallback the called model's are the top-level ones. With one they are those of its
-    own ``message`` entries: the model of the first is the one that was called.
+    Without a fallback, the called model's counts are the top-level ones. With a fallback, they are
+    those of its own ``message`` entries; the model of the first such entry is the called one.
     """
     fell_back = any(entry.get("type") == "fallback_message" for entry in iterations)
     called, apart, sums = "", NO_USAGE, dict[tuple[str, str], Usage]()
@@ -214,7 +215,7 @@ def read_served(usage: object) -> Served:
 
 
 def has_container(container: object) -> bool:
-    """Return true for the container of an answer that has run code."""
+    """Return true for the container of an answer that ran code."""
     return isinstance(container, dict) and bool(container.get("id"))
 
 
@@ -238,7 +239,7 @@ def _counts(usage: dict[str, Any]) -> Usage | None:
 
 
 def _cache_writes(usage: dict[str, Any]) -> tuple[int, int]:
-    """Return the tokens cached for five minutes and for an hour; they add up to the total."""
+    """Return the tokens cached for five minutes and for an hour, which add up to the total."""
     split = usage.get("cache_creation")
     short = long = 0
     if isinstance(split, dict):
