@@ -1,8 +1,8 @@
-"""The generate-content family: ``POST /v1beta/models/{model}:generateContent``, streams and
+"""The generate_content family: ``POST /v1beta/models/{model}:generateContent``, streams and
 counts, and their translation.
 
-The path names the model and whether the answer is a stream. Source: the types and behaviour of the
-official Google Gen AI SDKs. Imported by the registry only.
+The path names the model and says whether the answer is a stream. Source: the types and behaviour of
+the official Google Gen AI SDKs. Imported by the registry only.
 """
 
 from adapters.family import ClientSide, Family, UpstreamSide

@@ -1,10 +1,10 @@
-"""The client side of the generate-content family: operations, what is read of requests, errors,
-lists of models.
+"""The client side of the generate_content family: operations, the request fields that are read,
+errors, lists of models.
 
-Clients mix both spellings of proto JSON, maxOutputTokens and max_output_tokens. What is not read
-here is the vendor's to judge and passes as it came. The SDK's exception class comes from an error's
-status; ``code`` and ``status`` are copied from the body. In streams clients find an error only when
-``error`` is the first key and ``code`` an integer. Imported by this folder.
+Clients mix both spellings of proto JSON, maxOutputTokens and max_output_tokens. Fields that are not
+read here are left to the vendor and pass unchanged. The SDK chooses the exception class by an
+error's status, and copies ``code`` and ``status`` from the body. In streams, clients recognize an
+error only if ``error`` is the first key and ``code`` an integer. Imported by this folder.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -40,17 +40,17 @@ _CACHED = "cachedContent"
 
 
 def model_name(spans: Spans, target: str | None) -> str:
-    """Return the model's name, which the path has; raise Fault MODEL_MISSING when it has none."""
+    """Return the model's name from the path. Raises Fault MODEL_MISSING if the path has none."""
     if not target:
         raise Fault(Condition.MODEL_MISSING)
     return target
 
 
 def peek(spans: Spans, operation: Operation, target: str | None) -> Peek:
-    """Read the few fields. Raise Fault MODEL_MISSING, INVALID_FIELD, FIELD_MISSING with the field's
-    name.
+    """Read the few fields. Raises Fault MODEL_MISSING, INVALID_FIELD, FIELD_MISSING with the
+    field's name.
 
-    A request to count tokens may have ``generateContentRequest`` in place of ``contents``.
+    A request that counts tokens may have ``generateContentRequest`` in place of ``contents``.
     """
     model = model_name(spans, target)
     _refuse_twins(spans.places, "")
@@ -71,13 +71,13 @@ def peek(spans: Spans, operation: Operation, target: str | None) -> Peek:
         stream=operation.job == "stream",
         max_output_tokens=_bound(config, "maxOutputTokens") or None,
         choices=_bound(config, "candidateCount") or 1,
-        include_usage=True,  # streams of the family always show it
+        include_usage=True,  # streams of the family always show usage
         asks=_asks(spans, config, operation),
     )
 
 
 _PICTURES = Asks(outputs=("output_image",))
-"""Of nearly all requests: a model of pictures may answer with some unless it is told otherwise."""
+"""The asks of nearly all requests: an image model may answer with pictures unless told not to."""
 _ASKING = frozenset({"tools", *spellings("serviceTier")})
 _MODALITIES = spellings("responseModalities")
 _TOOLS = {
@@ -96,7 +96,7 @@ _decode_tools = decoder(list[dict[str, Raw]])
 
 
 def _asks(spans: Spans, config: Spans | None, operation: Operation) -> Asks:
-    """Read what a request asks for. Raise INVALID_FIELD."""
+    """Read what a request asks for. Raises INVALID_FIELD."""
     places = config.places if config is not None else ()
     path = next((path for path in places if path.partition(".")[2] in _MODALITIES), None)
     if (path is None and _ASKING.isdisjoint(spans.places)) or operation.job == "count":
@@ -118,13 +118,13 @@ def _asks(spans: Spans, config: Spans | None, operation: Operation) -> Asks:
 
 
 def conversation(spans: Spans) -> bytes:
-    """Return the conversation's identity: the cached content has all of its beginning."""
+    """Return the conversation's identity; a cached content holds its whole start."""
     name = explicit_name(text_field(spans, _CACHED) or text_field(spans, snake(_CACHED)))
     return name or opening(spans, ("systemInstruction", "system_instruction"), "contents")
 
 
 def model_mentions(spans: Spans, counted: Spans | None) -> Iterator[tuple[Spans, str]]:
-    """Yield the places where the body names a model: the fields and the name among them."""
+    """Yield each place where the body names a model: the fields, and the name of the field."""
     if "model" in spans:
         yield spans, "model"
     if counted is not None:
@@ -133,10 +133,9 @@ def model_mentions(spans: Spans, counted: Spans | None) -> Iterator[tuple[Spans,
 
 
 def top_level_object(spans: Spans, name: str) -> Spans | None:
-    """Return the fields of an object at the top, named by their whole paths; None when absent or
-    null.
+    """Return the fields of a top-level object, named by their full paths; None if absent or null.
 
-    Raise Fault INVALID_FIELD when it is no object or has a field twice.
+    Raises Fault INVALID_FIELD if it is no object or has a duplicate field.
     """
     if name not in spans:
         name = snake(name)
@@ -160,7 +159,7 @@ def top_level_object(spans: Spans, name: str) -> Spans | None:
 
 
 def _bound(config: Spans | None, name: str) -> int | None:
-    """Return a whole number of the configuration, in either spelling; None when null or absent."""
+    """Return a whole number of the configuration, in either spelling; None if null or absent."""
     if config is None:
         return None
     paths = (path for path in config.places if path.partition(".")[2] in spellings(name))
@@ -168,7 +167,7 @@ def _bound(config: Spans | None, name: str) -> int | None:
 
 
 def _refuse_twins(names: Iterable[str], prefix: str) -> None:
-    """Raise INVALID_FIELD for a field in both spellings: vendors differ in which they obey."""
+    """Raise INVALID_FIELD for a field in both spellings: vendors differ in which one they use."""
     present = set(names)
     for name in names:
         if "_" not in name:
@@ -228,21 +227,21 @@ def _read_parts(value: object, start: str, refs: StoredRefs) -> None:
 
 
 def file_id(uri: object) -> str | None:
-    """Return the id of a file that the vendor keeps, as "files/abc"; None for other addresses."""
+    """Return the id of a file stored at the vendor, like "files/abc"; None for other addresses."""
     if not isinstance(uri, str):
         return None
     try:
         parts = urlsplit(uri.strip())
         host = (parts.hostname or "").rstrip(".")
     except ValueError:
-        return uri  # no address that anybody can fetch
+        return uri  # an address that nobody can fetch
     if parts.scheme and host != FILES_HOST:
         return None
     _, prefix, name = parts.path.rpartition(_FILES)
     return _FILES + name.partition(":")[0] if prefix else uri
 
 
-# Where tools name what is stored; the last name of some is a list.
+# Paths in tools to stored objects; for some, the last field is a list.
 _PATHS_IN_TOOLS = (
     ("fileSearch", "fileSearchStoreNames"),
     ("retrieval", "vertexAiSearch", "datastore"),
@@ -271,7 +270,7 @@ STORED_FIELDS = StoredFields(
 
 _RETRY_INFO = "type.googleapis.com/google.rpc.RetryInfo"
 
-# A stream has no HTTP status: the number is the one that belongs to the name.
+# A stream has no HTTP status, so the number is the one that belongs to the name.
 _IN_STREAM: dict[Condition, tuple[int, str]] = {
     Condition.CHANNEL_MISCONFIGURED: (500, "INTERNAL"),
     Condition.UPSTREAM_FAILED: (503, "UNAVAILABLE"),
@@ -281,7 +280,7 @@ _IN_STREAM: dict[Condition, tuple[int, str]] = {
 
 
 def encode_fault(fault: Fault, request_id: str) -> Envelope:
-    """Return the answer to a call that is refused or failed; its id travels in headers only."""
+    """Return the answer to a refused or failed call. Its id is only in the headers."""
     code, status = FAULT_TABLE[fault.condition].google
     error: dict[str, object] = {"code": code, "message": _message(fault), "status": status}
     if fault.wait_s is not None:
@@ -290,13 +289,13 @@ def encode_fault(fault: Fault, request_id: str) -> Envelope:
 
 
 def encode_stream_fault(fault: Fault) -> bytes:
-    """Return the error object that ends a stream, not framed."""
+    """Return the error object that ends a stream, without framing."""
     code, status = _IN_STREAM.get(fault.condition, FAULT_TABLE[fault.condition].google)
     return dumps({"error": {"code": code, "message": _message(fault), "status": status}})
 
 
 def _message(fault: Fault) -> str:
-    """Return the family's own wording where it has one; a message that is set takes precedence."""
+    """Return the family's own wording if it has one. An explicit message takes precedence."""
     if fault.explicit_message is not None:
         return fault.explicit_message
     if fault.condition in WITH_PATH and fault.param:
@@ -323,31 +322,32 @@ METHODS = ["generateContent", "countTokens"]
 
 
 def model_list(models: Sequence[ModelEntry], query: Mapping[str, str]) -> bytes:
-    """Return the page for ``pageSize`` and ``pageToken``; raise Fault INVALID_FIELD for values that
-    cannot be meant.
+    """Return the page for ``pageSize`` and ``pageToken``. Raises Fault INVALID_FIELD for invalid
+    values.
 
-    A larger page than the largest is cut to it, and 0 asks for the default, as the vendor does. The
-    token is the last name of the page before: INVALID_FIELD too when the list has it no more.
+    A page size over the limit is lowered to it, and 0 means the default, as at the vendor. The
+    token is the last name of the previous page. Also raises INVALID_FIELD if that name is no longer
+    in the list.
     """
     size = _size(query.get("pageSize"))
     first = _after(models, query.get("pageToken"))
     last = min(first + size, len(models))
     body: dict[str, object] = {"models": [_model_fields(model) for model in models[first:last]]}
     if last < len(models):
-        # Absent on the last page: to the JavaScript SDK an empty token is one more page.
+        # Absent on the last page: the JavaScript SDK would request another page for an empty token.
         body["nextPageToken"] = models[last - 1].name
     return dumps(body)
 
 
 def model_entry(model: ModelEntry) -> bytes:
-    """Return the body that shows one model."""
+    """Return the body that describes one model."""
     return dumps(_model_fields(model))
 
 
 def _size(text: str | None) -> int:
     if not text:
         return DEFAULT_PAGE
-    # Nine digits are more than any page has; int() would take "+5", "5_0" and any length.
+    # Nine digits are more than any page size; int() would accept "+5", "5_0" and any length.
     if not (text.isascii() and text.isdecimal() and len(text) <= 9):
         raise wrong_value("pageSize", f"expected an integer from 0 to {MAX_PAGE}")
     return min(int(text), MAX_PAGE) or DEFAULT_PAGE
@@ -375,5 +375,5 @@ def _model_fields(model: ModelEntry) -> dict[str, object]:
 
 
 def keep_alive(started: bool, number: int | None = None) -> bytes:
-    """Return an empty line: comments break this family's clients."""
+    """Return an empty line, because comments break this family's clients."""
     return b"\r\n"

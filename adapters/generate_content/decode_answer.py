@@ -1,9 +1,9 @@
-"""Answers of upstreams of the generate-content family, whole and streamed, decoded into
-``adapters.ir``; a whole answer is one chunk.
+"""Upstream answers of the generate_content family, both whole and streamed, decoded into
+``adapters.ir``. A whole answer is a single chunk.
 
-Texts that follow each other are one slot, thoughts another; calls come whole. What the vendor ran
-itself (code, searches) has no events: the text says what came of it. Source: the types of the
-official SDK. Imported by this folder's ``__init__``.
+Consecutive texts form one slot, thoughts another; calls come whole. Tools that the vendor ran
+itself (code, searches) produce no events, because the text reports their results. Source: the types
+of the official SDK. Imported by this folder's ``__init__``.
 """
 
 import re
@@ -35,7 +35,7 @@ from adapters.ir.parts import Citation
 from adapters.json.jsonio import compact, loads_or_none
 from adapters.json.structure import VALUES_AT_ONCE, Steps
 
-MAX_CHOICES = 128  # more than any vendor gives; each has a state
+MAX_CHOICES = 128  # more than any vendor sends; each has its own state
 
 _FINISHES: dict[str, Finish] = {
     "STOP": "stop",
@@ -49,7 +49,7 @@ _FINISHES: dict[str, Finish] = {
     "MALFORMED_RESPONSE": "error",
     "FINISH_REASON_UNSPECIFIED": "stop",
 }
-# Withheld; besides everything that begins with IMAGE_.
+# Reasons for a withheld answer, in addition to those that start with IMAGE_.
 _WITHHELD = frozenset({
     "SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "LANGUAGE", "MODEL_ARMOR",
     "ESCALATION",
@@ -63,18 +63,18 @@ _PICTURE = re.compile(r"image/[a-z0-9.+-]{1,40}")
 class _Candidate:
     """The open slot of one candidate."""
 
-    slot: int = -1  # that is open, of texts or thoughts
+    slot: int = -1  # the open one, for texts or thoughts
     kind: SlotKind | None = None
     called: bool = False
     finished: bool = False
-    ascii: bool = True  # the text of the slot so far: bytes are characters
-    texts: list[str] | None = None  # of the slot, in whole answers
-    cited: set[Citation] = field(default_factory=set)  # of the slot: some vendors repeat them
+    ascii: bool = True  # the slot's text is ASCII so far: bytes are characters
+    texts: list[str] | None = None  # texts of the slot, in whole answers
+    cited: set[Citation] = field(default_factory=set)  # by the slot: some vendors repeat citations
 
 
 class ChunkDecoder(StreamDecoder):
-    """Decoder of one stream (see ``StreamDecoder``). ``whole``: it is a whole answer, whose texts
-    may be stored to find the places of sources."""
+    """Decoder of one stream (see ``StreamDecoder``). ``whole``: for a whole answer, whose texts are
+    kept to find the places of sources."""
 
     def __init__(self, *, whole: bool = False) -> None:
         super().__init__()
@@ -98,7 +98,7 @@ class ChunkDecoder(StreamDecoder):
             self._blocked = str(feedback["blockReason"])
 
     def end(self) -> list[Event]:
-        """Return the last events; a prompt that was blocked has no candidates."""
+        """Return the last events; a blocked prompt has no candidates."""
         events: list[Event] = super().end()
         if self._blocked and not self._candidates:
             events.append(Finished("filter", detail=self._blocked))
@@ -111,7 +111,7 @@ class ChunkDecoder(StreamDecoder):
         logprobs = _logprobs(raw.get("logprobsResult"))
         for part in dicts(content.get("parts") if isinstance(content, dict) else None):
             if "toolCall" in part or "toolResponse" in part:
-                continue  # of the vendor's own tools: the text says what they came to
+                continue  # calls of the vendor's own tools: the text reports the results
             signature = text_field(part, "thoughtSignature")
             text, call = part.get("text"), part.get("functionCall")
             if isinstance(call, dict):
@@ -136,7 +136,7 @@ class ChunkDecoder(StreamDecoder):
             yield _finished(reason, raw.get("finishMessage"), index, called=candidate.called)
 
     def _picture(self, candidate: _Candidate, index: int, data: object) -> Iterator[Event]:
-        """Yield a picture of the answer; of other media nothing."""
+        """Yield a picture of the answer; nothing for other media."""
         if not isinstance(data, dict):
             return
         mime, encoded = text_field(data, "mimeType"), text_field(data, "data")
@@ -180,7 +180,7 @@ class ChunkDecoder(StreamDecoder):
     def _seal(
         self, candidate: _Candidate, index: int, place: Place, signature: str
     ) -> Iterator[Event]:
-        """Yield a signature: it ends the thought that is open, else stands alone."""
+        """Yield a signature. It ends an open thought, or else becomes a thought without text."""
         if candidate.kind != "reasoning":
             yield from self._close_open(candidate)
             yield from self._open_slot(candidate, index, "reasoning")
@@ -200,7 +200,7 @@ class ChunkDecoder(StreamDecoder):
             yield self._close(candidate.slot)
 
     def _sources(self, candidate: _Candidate, raw: dict[str, Any]) -> Iterator[Event]:
-        """Yield the sources of the text that is open; those that come later have no place."""
+        """Yield the sources of the open text; sources that come later have no text."""
         if candidate.kind != "text":
             return
         encoded = b""
@@ -223,7 +223,8 @@ class ChunkDecoder(StreamDecoder):
 
 
 def _character(encoded: bytes, at_byte: int | None) -> int | None:
-    """Return the character at an offset in bytes; of ASCII, not passed, it is the same."""
+    """Return the character offset for a byte offset. For ASCII text, ``encoded`` is empty and both
+    are the same."""
     return len(encoded[:at_byte].decode(errors="ignore")) if encoded else at_byte
 
 
@@ -232,7 +233,7 @@ def _finished(reason: str, message: object, index: int, *, called: bool) -> Fini
     withheld = word in _WITHHELD or word.startswith("IMAGE_")
     finish: Finish = "filter" if withheld else _FINISHES.get(word, "error")
     if called and finish in ("error", "pause"):
-        finish = "tools"  # earlier calls can be answered
+        finish = "tools"  # the calls before it can be answered
     if finish in ("stop", "length", "tools"):
         return Finished(finish, index)
     return Finished(finish, index, detail=message if isinstance(message, str) else reason)
@@ -241,7 +242,7 @@ def _finished(reason: str, message: object, index: int, *, called: bool) -> Fini
 def _arguments(args: object) -> str:
     try:
         return compact(args if isinstance(args, dict) else {})
-    except OverflowError:  # an infinity or a depth that cannot be written
+    except OverflowError:  # an infinity, or nested too deeply to be written
         return "{}"
 
 
@@ -270,7 +271,7 @@ _Source = tuple[str, str, int | None, int | None]
 
 
 def _grounding(metadata: object) -> Iterator[_Source]:
-    """Yield the pages of a search, with the bytes of the text that each is for."""
+    """Yield the pages of a search, with the bytes of the text that each supports."""
     if not isinstance(metadata, dict):
         return
     pages = [_page(chunk) for chunk in dicts(metadata.get("groundingChunks"))]
@@ -303,7 +304,7 @@ def _page(chunk: dict[str, Any]) -> tuple[str, str]:
 
 
 def _segment(source: dict[str, Any]) -> tuple[int | None, int | None]:
-    """Return start and end in bytes; the start is left out when it is 0."""
+    """Return start and end in bytes. A start of 0 may be absent."""
     start, end = source.get("startIndex", 0), source.get("endIndex")
     if type(start) is not int or type(end) is not int or not 0 <= start <= end:
         return None, None
@@ -311,7 +312,7 @@ def _segment(source: dict[str, Any]) -> tuple[int | None, int | None]:
 
 
 def decode_answer(body: bytes) -> Steps[tuple[Choice, ...]]:
-    """Return the candidates, in steps; of a blocked prompt one without parts."""
+    """Return the candidates, in steps; for a blocked prompt, one without parts."""
     chunk = loads_or_none(body)
     if not isinstance(chunk, dict):
         raise Fault(Condition.UPSTREAM_INVALID)

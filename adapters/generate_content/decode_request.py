@@ -1,8 +1,8 @@
-"""Requests of clients of the generate-content family, decoded into ``adapters.ir``: fields, tools,
-the choice among them, schemas. Contents are in ``decode_turns``.
+"""Clients' requests of the generate_content family, decoded into ``adapters.ir``: fields, tools,
+tool choice, schemas. Contents are in ``decode_turns``.
 
-Source: the request types of the official Google SDK 3.6, those of Vertex included, and what it was
-seen to send. Imported by this folder's ``__init__``.
+Source: the request types of the official Google SDK 3.6, including Vertex, and requests observed
+from it. Imported by this folder's ``__init__``.
 """
 
 from collections.abc import Iterator, Mapping
@@ -68,8 +68,8 @@ FIELDS: Mapping[str, Asking] = {
 
 
 def to_json_schema(dialect: object, path: str) -> dict[str, Any]:
-    """Return the JSON Schema of a schema of the subset, in either spelling of its names. Raise
-    Fault INVALID_FIELD for ``path`` when it is no object or nested too deeply."""
+    """Return the JSON Schema for a schema in the subset dialect, in either spelling. Raises Fault
+    INVALID_FIELD for ``path`` if it is no object or nested too deeply."""
     return _json_schema(dialect, path, 0)
 
 
@@ -112,7 +112,7 @@ def _json_schema(dialect: object, path: str, depth: int) -> dict[str, Any]:
 
 
 def _with_null(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema that takes null, too."""
+    """Return the schema extended to accept null."""
     if isinstance(schema.get("type"), str):
         schema["type"] = [schema["type"], "null"]
     elif isinstance(schema.get("anyOf"), list):
@@ -127,7 +127,7 @@ _FUNCTIONS = "functionDeclarations"
 
 
 def decode_tools(body: ApiFields) -> Steps[tuple[list[Tool], list[Ask]]]:
-    """Return all tools and what some upstreams lack of them. Raise Fault INVALID_FIELD."""
+    """Return all tools, and asks for those that some upstreams lack. Raises Fault INVALID_FIELD."""
     tools: list[Tool] = []
     asks: list[Ask] = []
     for entry in body.objects("tools"):
@@ -146,8 +146,8 @@ def decode_tools(body: ApiFields) -> Steps[tuple[list[Tool], list[Ask]]]:
 
 
 def decode_choice(body: ApiFields, tools: list[Tool]) -> tuple[ToolChoice | None, list[Ask]]:
-    """Return the choice among the tools; None when there is none. Raise Fault INVALID_FIELD for a
-    function that is not declared."""
+    """Return the tool choice; None if there is none. Raises Fault INVALID_FIELD for a function that
+    is not declared."""
     config = body.object("toolConfig")
     if config is None:
         return None, []
@@ -186,7 +186,8 @@ def _function(function: ApiFields) -> Tool:
 
 
 def _schema(function: ApiFields) -> dict[str, Any] | None:
-    """Return the schema of the arguments; both ways to write it are not taken together."""
+    """Return the schema of the arguments. Raises Fault INVALID_FIELD if it is given in both
+    forms."""
     written = function.value("parametersJsonSchema")
     dialect = function.value("parameters")
     if written is not None and dialect is not None:
@@ -201,9 +202,9 @@ def _schema(function: ApiFields) -> dict[str, Any] | None:
 NAME = "generate_content"
 
 _CONTENTS = "contents"
-# What is read by hand; the model stands in the path.
+# Fields with their own readers; the model is in the path.
 _READ = frozenset({"model", "systemInstruction", "tools", "toolConfig", "generationConfig"})
-# Thresholds that block nothing more than a vendor does by itself.
+# Thresholds that block nothing beyond a vendor's own defaults.
 _UNBLOCKED = (None, "BLOCK_NONE", "OFF", "HARM_BLOCK_THRESHOLD_UNSPECIFIED")
 _TIERS: dict[str, Literal["default", "flex", "priority"]] = {
     "STANDARD": "default",
@@ -231,7 +232,7 @@ def decode_request(spans: Spans, stream: bool, target: str | None) -> Steps[Requ
         yield False
     tools, tool_asks = yield from decode_tools(body)
     choice, choice_asks = decode_choice(body, tools)
-    # Some clients send an empty string for no text at all.
+    # Some clients send an empty string if there is no text.
     system = body.object("systemInstruction") if body.value("systemInstruction") != "" else None
     output, output_asks = _output(config)
     n = _at_least_one(config, "candidateCount") or 1
@@ -266,7 +267,7 @@ def decode_request(spans: Spans, stream: bool, target: str | None) -> Steps[Requ
 
 
 def _inner(spans: Spans) -> tuple[Spans, str]:
-    """Return the fields of the request itself: one to count tokens may wrap it."""
+    """Return the fields of the request itself, which a request that counts tokens may wrap."""
     for name in (COUNTED, snake(COUNTED)):
         raw = spans.raw(name)
         if raw is not None and raw.startswith(b"{"):
@@ -275,7 +276,7 @@ def _inner(spans: Spans) -> tuple[Spans, str]:
 
 
 def _without_contents(spans: Spans) -> dict[str, Any]:
-    """Return all other fields, decoded; a schema may be longer than what ``Spans.value`` takes."""
+    """Return all other fields, decoded; a schema may exceed the limit of ``Spans.value``."""
     return {
         name: loads(spans.body[place.start : place.end])
         for name, place in spans.places.items()
@@ -302,7 +303,7 @@ def _asks_of_body(body: ApiFields) -> list[Ask]:
 
 
 def _asked_for(body: ApiFields, name: str) -> Feature:
-    """Return what a field asks for; safety settings that block nothing may be left out."""
+    """Return the feature of a field; safety settings that block nothing may be left out."""
     if name == "safetySettings":
         settings = body.value(name)
         if isinstance(settings, list) and all(
@@ -332,7 +333,7 @@ def _asks_of_config(config: ApiFields, n: int, logprobs: int | None) -> list[Ask
 
 
 def _output(config: ApiFields) -> tuple[Output, list[Ask]]:
-    """Return the form of the text. No other family has one word out of a list (text/x.enum)."""
+    """Return the form of the text. Other families have no choice from a list (text/x.enum)."""
     mime = config.text("responseMimeType").lower()
     name = "responseJsonSchema" if "responseJsonSchema" in config else "responseSchema"
     value = config.value(name)
@@ -383,5 +384,5 @@ def _at_least_one(config: ApiFields, name: str) -> int | None:
 
 
 def _whole(value: float | None) -> int | None:
-    """Round a number: the vendor takes one where others take an integer alone."""
+    """Round a number: the vendor accepts fractions where others accept only integers."""
     return None if value is None else round(value)

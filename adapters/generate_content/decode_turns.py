@@ -1,7 +1,7 @@
 """The contents of a client's request as turns.
 
-Calls may have no ids: they get one by their place, the same in each later request; results are
-matched to calls by id, else by name in their order. Imported by ``decode_request``.
+Calls without an id get one from their place, the same in each later request. Results are matched to
+calls by id, otherwise by name in order. Imported by ``decode_request``.
 """
 
 import re
@@ -23,7 +23,7 @@ _DETAILS = {"MEDIA_RESOLUTION_LOW": "low", "MEDIA_RESOLUTION_HIGH": "high"}
 
 
 def decode_inline(blob: ApiFields, detail: str = "") -> tuple[Media, Ask]:
-    """Return media of ``inlineData``. Raise INVALID_FIELD without base64 or type."""
+    """Return the media in ``inlineData``. Raises INVALID_FIELD without base64 or type."""
     mime = _plain_mime(blob.text("mimeType"))
     if not mime:
         raise wrong_value(blob.at("mimeType"), "expected the MIME type of the data")
@@ -41,7 +41,7 @@ def decode_inline(blob: ApiFields, detail: str = "") -> tuple[Media, Ask]:
 
 
 def decode_file(file: ApiFields, detail: str = "") -> tuple[Media, Ask]:
-    """Return the media of ``fileData``: a file of the vendor's store, or an address."""
+    """Return the media in ``fileData``: a file stored at the vendor, or an address."""
     uri = file.text("fileUri")
     if not uri:
         raise wrong_value(file.at("fileUri"), "expected the address of a file")
@@ -56,7 +56,7 @@ def decode_file(file: ApiFields, detail: str = "") -> tuple[Media, Ask]:
 
 
 def decode_detail(resolution: object) -> str:
-    """Return an image's level of detail; empty when that is the vendor's."""
+    """Return an image's level of detail; empty for the vendor's default."""
     return _DETAILS.get(resolution.upper(), "") if isinstance(resolution, str) else ""
 
 
@@ -87,13 +87,13 @@ def _plain_mime(mime: str) -> str:
     return mime.partition(";")[0].strip().lower()
 
 
-NO_CALL = 2**62  # the place of a result that answers none: behind all others
+NO_CALL = 2**62  # place of a result without a call: after all others
 
 
 class CallMatcher:
-    """The calls of one turn of the model, each answered once: by id, else by name in their order.
+    """The calls of one turn of the model, each answered once: by id, otherwise by name in order.
 
-    Each response is matched at once, however many calls there are.
+    Matching a response takes constant time, however many calls there are.
     """
 
     def __init__(self) -> None:
@@ -115,8 +115,8 @@ class CallMatcher:
         self._all.append(place)
 
     def answer(self, name: str, given_id: str) -> tuple[int, ToolCall | None]:
-        """Return the place of the call that is answered, and the call; (NO_CALL, None) when there
-        is none. A response with neither name nor id is of the first that is open."""
+        """Return the place of the answered call, and the call; (NO_CALL, None) if there is none. A
+        response with neither name nor id answers the first open call."""
         listed = [self._of_id.get(given_id), self._of_name.get(name)]
         if not name and not given_id:
             listed = [self._all]
@@ -134,14 +134,14 @@ _HOSTED = ("executableCode", "codeExecutionResult", "toolCall", "toolResponse")
 _KINDS = frozenset({
     "text", "inlineData", "fileData", "functionCall", "functionResponse", *_HOSTED,
 })  # fmt: skip
-PARTS_AT_ONCE = 1000  # between two rests
+PARTS_AT_ONCE = 1000  # between two yields
 
 _EXPECTED = "expected a text, inlineData, fileData, a functionCall or a functionResponse"
 
 
 @dataclass(slots=True)
 class _Thought:
-    """A thought whose text comes in parts; ``opaque`` once."""
+    """A thought whose text comes in parts. ``opaque`` is set once."""
 
     pieces: list[str]
     opaque: str
@@ -153,15 +153,15 @@ class _Thought:
 
 @dataclass(slots=True)
 class _Turn:
-    """A turn that more contents may be part of."""
+    """A turn that may span several contents."""
 
     role: Role
     parts: list[Part | _Thought] = field(default_factory=list)
-    results: list[tuple[int, ToolResult]] = field(default_factory=list)  # by their calls
-    run: int = 0  # where the texts begin that a signature may belong to the thought before of
+    results: list[tuple[int, ToolResult]] = field(default_factory=list)  # by call
+    run: int = 0  # start of the texts after the last thought, for a signature that belongs to it
 
     def think(self, text: str, opaque: str) -> None:
-        """Add a thought, or more of the one right before."""
+        """Add a thought, or more text of the one right before."""
         last = self.parts[-1] if self.parts else None
         if isinstance(last, _Thought) and not last.opaque:
             last.pieces.append(text)
@@ -170,7 +170,7 @@ class _Turn:
             self.parts.append(_Thought([text], opaque))
 
     def seal(self, opaque: str) -> None:
-        """Add state of the thought before: it stands on the call or text that follows, or on an
+        """Add state of the preceding thought. It comes on the call or text that follows, or on an
         empty text. Clients may leave out the thought itself, which came before the texts."""
         before = self.parts[self.run - 1] if self.run else None
         if isinstance(before, _Thought) and not before.opaque:
@@ -185,24 +185,25 @@ class _Turn:
 
 
 class TurnReader:
-    """Reader of contents in their order into ``turns``, and of what they ask for into ``asks``.
+    """Reader of contents, in order, into ``turns``, and of what they ask for into ``asks``.
 
-    Raises Fault INVALID_FIELD with the path. ``detail``: of images that have no level of their own.
+    Raises Fault INVALID_FIELD with the path. ``detail``: for images without their own level.
     """
 
     def __init__(self, detail: str = "") -> None:
         self.asks: list[Ask] = []
         self._detail = detail
         self._turns: list[_Turn] = []
-        self._calls = CallMatcher()  # of the model's last turn
+        self._calls = CallMatcher()  # calls of the model's last turn
 
     @property
     def turns(self) -> tuple[Turn, ...]:
-        """All turns; neighbours of one role are one, and results come first, as their calls do."""
+        """All turns. Neighbours of one role are joined, and results come first, in the order of
+        calls."""
         return tuple(turn.made() for turn in self._turns if turn.parts or turn.results)
 
     def read(self, value: object, index: int, path: str) -> Steps[None]:
-        """Read the next one of the contents, in steps."""
+        """Read the next content, in steps."""
         content = ApiFields(value, path)
         role = _ROLES.get(content.text("role"))
         if role is None:
@@ -306,7 +307,7 @@ class TurnReader:
 
 
 def decode_texts(content: ApiFields) -> tuple[Text, ...]:
-    """Return the texts of a system instruction, whose role means nothing."""
+    """Return the texts of a system instruction; its role is ignored."""
     texts: list[Text] = []
     for part in content.objects("parts"):
         if "text" not in part:
@@ -317,7 +318,7 @@ def decode_texts(content: ApiFields) -> tuple[Text, ...]:
 
 
 def _result_text(response: dict[str, Any]) -> str:
-    """Return the text of a function's response: its only output or error, else all of it."""
+    """Return the text of a function's response: its only output or error, otherwise all of it."""
     if len(response) == 1:
         output = response.get("output", response.get("error", response))
         if isinstance(output, str):
@@ -327,7 +328,7 @@ def _result_text(response: dict[str, Any]) -> str:
 
 
 def _opaque(signature: str) -> str:
-    """Return the gateway's state in a signature; none of a vendor's own, which comes from another
-    channel and means nothing elsewhere."""
+    """Return the gateway's state in a signature; empty for a vendor's own signature, which comes
+    from another channel and has no meaning elsewhere."""
     decoded = signed(signature)
     return decoded.decode("ascii") if decoded.isascii() else ""

@@ -1,6 +1,5 @@
-"""Answers for clients of the generate-content family: whole ones, counts, and streams as events or
-as elements of one JSON array. Calls are whole in a stream, too, and wait for the end of their
-slot.
+"""Answers for clients of the generate_content family: whole answers, counts, and streams as events
+or as elements of one JSON array. In a stream, calls wait for the end of their slot and are whole.
 
 Imported by this folder's ``__init__``.
 """
@@ -60,17 +59,17 @@ def encode_answer(
 
 
 def encode_count(tokens: int) -> bytes:
-    """Return the body of an answer to a request to count tokens."""
+    """Return the body of the answer to a request that counts tokens."""
     return dumps({"totalTokens": tokens})
 
 
 def base_fields(context: AnswerContext) -> dict[str, Any]:
-    """Return the fields of each answer and each chunk."""
+    """Return the fields that every answer and every chunk has."""
     return {"modelVersion": context.model, "responseId": context.id}
 
 
 def usage_fields(usage: Usage, tier: str) -> dict[str, Any]:
-    """Return ``usageMetadata``: the prompt includes the cache, the output no thoughts."""
+    """Return ``usageMetadata``; the prompt includes the cache, the output excludes thoughts."""
     fields: dict[str, Any] = {
         "promptTokenCount": usage.inputs,
         "candidatesTokenCount": usage.outputs - usage.reasoning_tokens,
@@ -88,7 +87,7 @@ def usage_fields(usage: Usage, tier: str) -> dict[str, Any]:
 
 
 def _details(usage: Usage) -> dict[str, Any]:
-    """Return the tokens by modality, of each count that has others than text."""
+    """Return the tokens by modality, for each count that includes more than text."""
     more = dict(usage.more)
     cached = {"AUDIO": more.get("cache_read_audio", 0)}
     prompt = {kind: more.get(f"input_{kind.lower()}", 0) for kind in _MODALITIES}
@@ -108,23 +107,23 @@ def _details(usage: Usage) -> dict[str, Any]:
 
 
 def finish_fields(finish: Finish, detail: str) -> dict[str, str]:
-    """Return ``finishReason``, and the vendor's message of why it withheld or failed."""
+    """Return ``finishReason``, and the vendor's message on why it withheld or failed."""
     message = detail if finish in ("filter", "refusal", "error") else ""
     return {"finishReason": _REASONS[finish]} | ({"finishMessage": message} if message else {})
 
 
 def keeps_broken_calls(finish: Finish) -> bool:
-    """Return true when a call whose arguments break off is shown: unless the answer was cut."""
+    """Return true if a call with truncated arguments is shown: unless the answer itself was cut."""
     return finish not in _CUT
 
 
 def content(parts: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the content of a candidate; one without parts offends readers."""
+    """Return the content of a candidate; readers fail on one without parts."""
     return {"parts": parts or [{"text": ""}], "role": "model"}
 
 
 def logprobs_fields(logprobs: Iterable[Logprob]) -> dict[str, Any]:
-    """Return ``logprobsResult``; empty when there are none."""
+    """Return ``logprobsResult``; empty if there are none."""
     listed = list(logprobs)
     if not listed:
         return {}
@@ -170,7 +169,7 @@ def _whole_candidate(choice: Choice, index: int) -> Steps[dict[str, Any]]:
 
 
 def _parts(choice: Choice) -> Steps[list[dict[str, Any]]]:
-    """Return the parts; opaque state goes with the next call, else the text before a thought."""
+    """Return the parts. Opaque state goes onto the next call, or else the text before a thought."""
     parts: list[dict[str, Any]] = []
     pending = ""
     for place, part in enumerate(choice.parts):
@@ -205,7 +204,7 @@ def _seal_text(parts: list[dict[str, Any]], opaque: str) -> None:
 
 
 def _sources_of(parts: tuple[Part, ...]) -> list[tuple[Citation, int | None, int | None]]:
-    """Return the sources with their places in all of the text, in bytes."""
+    """Return the sources with their places in the whole text, in bytes."""
     sources: list[tuple[Citation, int | None, int | None]] = []
     before = 0
     for part in parts:
@@ -231,19 +230,19 @@ def _size(text: str) -> int:
 
 @dataclass(slots=True)
 class _Slot:
-    """An open slot; of a call the arguments so far, of a text its beginning."""
+    """An open slot: a call with its arguments so far, or a text with its start."""
 
     opened: Opened
-    base_bytes: int  # of the candidate's text before
+    base_bytes: int  # of the candidate's text before the slot
     pieces: list[str] = field(default_factory=list)
     ascii: bool = True  # so far: characters are bytes
 
 
 @dataclass(slots=True)
 class _Candidate:
-    """The state of a choice until its last chunk, or the next part that takes it."""
+    """The state of a choice, held for its last chunk or the next part that carries it."""
 
-    pending: str = ""  # opaque state that waits for its part
+    pending: str = ""  # opaque state that waits for a part
     broken: list[dict[str, Any]] = field(default_factory=list)  # calls whose arguments are no JSON
     sources: list[tuple[Citation, int | None, int | None]] = field(default_factory=list)
     text_bytes: int = 0
@@ -261,12 +260,12 @@ class ChunkEncoder(StreamEncoder):
         self._slots: dict[int, _Slot] = {}
         self._candidates: dict[int, _Candidate] = {}
         self._behind = b',"index":%%d}],%b' % dumps(base_fields(context))[1:].replace(b"%", b"%%")
-        self._around = b"", b""  # the bytes before and behind the text of the last Delta
-        self._thoughts = _Candidate()  # they are no text: repeats of one count nowhere
-        self._last = self._thoughts  # of the last Delta
+        self._around = b"", b""  # the bytes before and after the text of the last Delta
+        self._thoughts = _Candidate()  # for thoughts, which count as no text
+        self._last = self._thoughts  # candidate of the last Delta
 
     def begin(self) -> bytes:
-        """Return nothing: a stream of this family begins with its first part."""
+        """Return nothing: a stream of this family starts with its first part."""
         self.started = True
         return b""
 
@@ -281,7 +280,7 @@ class ChunkEncoder(StreamEncoder):
             return self._seal(self._slots[event.slot], event.opaque)
         if isinstance(event, Cited):
             self._cite(self._slots[event.slot], event.citation)
-        elif isinstance(event, Finished):  # no other family's answers have pictures
+        elif isinstance(event, Finished):  # pictures never come from other families
             self._candidate(event.choice).finish = event
         return b""
 
@@ -291,7 +290,7 @@ class ChunkEncoder(StreamEncoder):
         return before + text + behind
 
     def end(self, usage: Usage | None) -> bytes:
-        """Return the last chunk, with the finish of each candidate, and the usage."""
+        """Return the last chunk, with each candidate's finish, and the usage."""
         chunk: dict[str, Any] = {
             "candidates": [
                 self._last_of(index, candidate)
@@ -306,8 +305,8 @@ class ChunkEncoder(StreamEncoder):
         return last + b"]" if self._array else last
 
     def encode_fault(self, fault: Fault, request_id: str) -> bytes:
-        """Return the chunk of an error; of events the same object bare behind it, as this family's
-        own streams have it: some clients see a failure in the one alone, some in the other."""
+        """Return an error chunk. In an event stream the bare object follows it, as in this family's
+        own streams: some clients recognize a failure only by the one, some only by the other."""
         if self._ended:
             return b""
         error = encode_stream_fault(fault)
@@ -363,7 +362,7 @@ class ChunkEncoder(StreamEncoder):
         call = ToolCall(opened.id, opened.name, arguments, opened.custom)
         part = call_part(call, opened.name)
         if not call.custom and not is_whole(arguments):
-            candidate.broken.append(part)  # whether it was cut is known at the end
+            candidate.broken.append(part)  # whether the answer was cut is known at the end
             return b""
         if candidate.pending:
             part["thoughtSignature"] = signature(candidate.pending)
@@ -377,7 +376,7 @@ class ChunkEncoder(StreamEncoder):
         return flushed
 
     def _flush(self, choice: int) -> bytes:
-        """Return pending state on a text of its own."""
+        """Return pending state on an empty text."""
         candidate = self._candidate(choice)
         if not candidate.pending:
             return b""

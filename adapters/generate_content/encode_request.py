@@ -1,9 +1,9 @@
-"""Requests for upstreams of the generate-content family, encoded from ``adapters.ir``: fields,
-tools, the choice among them, schemas. Contents are in ``encode_turns``.
+"""Requests for upstreams of the generate_content family, encoded from ``adapters.ir``: fields,
+tools, tool choice, schemas. Contents are in ``encode_turns``.
 
-Models take JSON Schema, or the subset of it that is the family's own: types in upper case,
-``nullable``, no references and few keywords; an unknown one is refused by the vendor. Source: the
-family's public documentation, of its Schema object too. Imported by this folder's ``__init__``.
+Models accept JSON Schema, or the family's own subset of it: types in upper case, ``nullable``, no
+references and few keywords; the vendor refuses unknown ones. Source: the family's public
+documentation, including its Schema object. Imported by this folder's ``__init__``.
 """
 
 from collections.abc import Callable
@@ -23,11 +23,11 @@ from adapters.ir.request import Effort, Feature, Request, Thinking, Tool, ToolCh
 from adapters.json.jsonio import Struct, dumps
 from adapters.json.structure import Steps
 
-# Of all schemas of a request: references may be repeated until they fill the memory.
+# Limit for all schemas of a request: repeated references could otherwise fill the memory.
 MAX_NODES = 20_000
-# Keys and listed values of these nodes: each reference to a long list reads it again.
+# Limit of keys and listed values in these nodes: each reference to a long list reads it again.
 MAX_ENTRIES = 1_000_000
-MAX_REFERENCES = 256  # one inside of the other
+MAX_REFERENCES = 256  # nested in each other
 
 _TYPES = frozenset({"string", "number", "integer", "boolean", "array", "object"})
 _FORMATS = {
@@ -37,19 +37,19 @@ _FORMATS = {
 }
 _TEXTS = ("title", "description", "pattern")
 _BOUNDS = ("minimum", "maximum")
-_ANYTHING = "string"  # stands for a value of any type, which the subset cannot express
+_ANYTHING = "string"  # for a value of any type, which the subset cannot express
 
 
 class SchemaBudget(Struct):
-    """The nodes, and their entries, that the schemas of one request may still have."""
+    """The nodes, and their entries, that are left for the schemas of one request."""
 
     nodes: int = MAX_NODES
     entries: int = MAX_ENTRIES
 
 
 def to_subset(schema: dict[str, Any], path: str, budget: SchemaBudget) -> dict[str, Any]:
-    """Return a schema of the subset that says as much as possible of a JSON Schema. Raise Fault
-    INVALID_FIELD for ``path`` when it is nested too deeply or too large."""
+    """Return a subset schema that keeps as much as possible of a JSON Schema. Raises Fault
+    INVALID_FIELD for ``path`` if it is nested too deeply or too large."""
     return _SubsetConverter(schema, path, budget).clean(schema, 0, ())
 
 
@@ -62,7 +62,7 @@ class _SubsetConverter:
         self._budget = budget
 
     def clean(self, schema: object, depth: int, inside: tuple[str, ...]) -> dict[str, Any]:
-        """Return one schema; ``inside``: the references that led here."""
+        """Return one schema. ``inside``: the references that led here."""
         self._count()
         if depth > MAX_SCHEMA_DEPTH:
             raise wrong_value(self._path, "the schema is nested too deeply")
@@ -99,7 +99,7 @@ class _SubsetConverter:
     def _resolved(
         self, schema: dict[str, Any], inside: tuple[str, ...]
     ) -> tuple[dict[str, Any], tuple[str, ...]]:
-        """Return the schema its reference means; one that leads to itself says nothing."""
+        """Return the schema that a reference means; a reference to itself adds nothing."""
         while isinstance(name := schema.get("$ref"), str):
             if len(inside) >= MAX_REFERENCES:
                 raise wrong_value(self._path, "the schema is nested too deeply")
@@ -135,7 +135,7 @@ class _SubsetConverter:
             if not isinstance(inner, dict) or inner.get("$ref") in inside:
                 continue
             inner, inside = self._resolved(inner, inside)
-            waiting += _list(inner, "allOf")  # one may have an allOf itself
+            waiting += _list(inner, "allOf")  # an element may itself have an allOf
             required += _list(inner, "required")
             for name, value in _dict(inner, "properties").items():
                 properties.setdefault(name, value)
@@ -163,7 +163,7 @@ class _SubsetConverter:
     def _variants(
         self, schema: dict[str, Any], depth: int, inside: tuple[str, ...]
     ) -> tuple[list[dict[str, Any]], bool]:
-        """Return the schemas of ``anyOf`` and ``oneOf``, and whether null is one of them."""
+        """Return the schemas of ``anyOf`` and ``oneOf``, and whether null is among them."""
         variants: list[dict[str, Any]] = []
         nullable = False
         for inner in (*_list(schema, "anyOf"), *_list(schema, "oneOf")):
@@ -176,7 +176,7 @@ class _SubsetConverter:
         return [variant for variant in variants if variant], nullable
 
     def _copy_plain(self, schema: dict[str, Any], kind: str, cleaned: dict[str, Any]) -> None:
-        """Copy the keywords that hold no schema."""
+        """Copy the keywords whose values contain no schema."""
         for name in _TEXTS:
             if isinstance(schema.get(name), str):
                 cleaned[name] = schema[name]
@@ -199,7 +199,8 @@ class _SubsetConverter:
         if texts and kind == "string":
             cleaned["enum"] = list(dict.fromkeys(texts))
         elif values and any(value is not None for value in values):
-            # Numbers and truth values cannot be listed: the model reads them.
+            # Numbers and booleans cannot be listed in an enum, so the description lists them for
+            # the model.
             listed = ", ".join(str(value) for value in values if value is not None)[:1000]
             described = cleaned.get("description", "")
             cleaned["description"] = f"{described} One of: {listed}.".strip()
@@ -214,7 +215,8 @@ class _SubsetConverter:
         for inner in properties.values():
             if not inner.get("type") and "anyOf" not in inner:
                 inner["type"] = _ANYTHING.upper()
-        # The vendor refuses an object without any: one that the model has no reason to set.
+        # The vendor refuses an object without properties: add one that the model has no reason to
+        # set.
         cleaned["properties"] = properties or {"_": {"type": "STRING", "description": "Not used."}}
         for name in ("required", "propertyOrdering"):
             listed = _list(schema, name)
@@ -223,7 +225,7 @@ class _SubsetConverter:
                 cleaned[name] = list(dict.fromkeys(names))
 
     def _items(self, schema: dict[str, Any], depth: int, inside: tuple[str, ...]) -> dict[str, Any]:
-        """Return the one schema of an array's elements."""
+        """Return the single schema for an array's elements."""
         items = schema.get("items")
         if isinstance(items, dict):
             listed: list[object] = [items]
@@ -258,7 +260,7 @@ def _types_of(schema: dict[str, Any]) -> tuple[list[str], bool]:
 
 
 def _implied(schema: dict[str, Any], values: list[object]) -> list[str]:
-    """Return the type of a schema that names none."""
+    """Return the implied type of a schema that names none."""
     if "properties" in schema:
         return ["object"]
     if "items" in schema or "prefixItems" in schema:
@@ -274,12 +276,13 @@ def _implied(schema: dict[str, Any], values: list[object]) -> list[str]:
 
 
 def _bound(schema: dict[str, Any], name: str, kind: str) -> float | None:
-    """Return ``minimum`` or ``maximum``; an exclusive one is the next integer, or the number."""
+    """Return ``minimum`` or ``maximum``. An exclusive one becomes the next integer, or the
+    number."""
     inclusive = schema.get(name)
     exclusive = schema.get("exclusive" + name.capitalize())
     bound: float | None = inclusive if _is_plain((int, float), inclusive) else None
     step = 0 if kind != "integer" else 1 if name == "minimum" else -1
-    if exclusive is True and bound is not None:  # as older drafts have it
+    if exclusive is True and bound is not None:  # the form in older drafts
         return bound + step
     if _is_plain((int, float), exclusive):
         assert isinstance(exclusive, (int, float))
@@ -291,7 +294,7 @@ def _bound(schema: dict[str, Any], name: str, kind: str) -> float | None:
 
 
 def _values(schema: dict[str, Any]) -> list[object]:
-    """Return the values that are allowed; none when all are."""
+    """Return the allowed values; empty if all are allowed."""
     return [schema["const"]] if "const" in schema else _list(schema, "enum")
 
 
@@ -321,10 +324,9 @@ _Wire = dict[str, Any]
 def encode_tools(
     request: Request, names: ToolNames, traits: Traits, budget: SchemaBudget
 ) -> Steps[tuple[_Wire, tuple[Feature, ...]]]:
-    """Return the fields ``tools`` and ``toolConfig``, as far as there are some, and what was left
-    out; in steps.
+    """Return the fields ``tools`` and ``toolConfig``, if any, and the dropped features, in steps.
 
-    Of a search beside functions, where the model refuses it, the functions stay: they are the
+    If the model refuses search together with functions, the functions stay, because they are the
     client's own.
     """
     declared = [tool for tool in _allowed(request) if tool.kind != "hosted"]
@@ -353,8 +355,8 @@ def encode_tools(
 def encode_schema(
     schema: _Wire, traits: Traits, path: str, budget: SchemaBudget
 ) -> tuple[bool, _Wire]:
-    """Return whether the schema is JSON Schema, else of the subset, and the schema. Raise Fault
-    INVALID_FIELD for one that the subset cannot express."""
+    """Return whether the schema is JSON Schema (otherwise the subset), and the schema. Raises Fault
+    INVALID_FIELD if the subset cannot express it."""
     if traits.schemas == "json_schema":
         return True, schema
     return False, to_subset(schema, path, budget)
@@ -403,7 +405,7 @@ MAX_STOPS = 5
 MAX_LOGPROBS = 20
 _SEEDS = range(-(2**31), 2**31)
 
-# Depths in their order, each with its tokens for models that take a budget.
+# Efforts in order, each with its tokens for models that accept a budget.
 _BUDGETS: dict[Effort, int] = {
     "off": 0,
     "minimal": 512,
@@ -413,8 +415,8 @@ _BUDGETS: dict[Effort, int] = {
     "xhigh": 32_768,
     "max": 2**31,
 }
-_LEAST_BUDGET = 128  # of models that always think
-# From how many tokens on a budget counts as this depth.
+_LEAST_BUDGET = 128  # for models that always think
+# The smallest budget, in tokens, for each effort.
 _DEPTH_OF_BUDGET: tuple[tuple[int, Effort], ...] = (
     (16_384, "high"),
     (8192, "medium"),
@@ -425,8 +427,8 @@ _DEPTH_OF_BUDGET: tuple[tuple[int, Effort], ...] = (
 
 
 def encode_request(request: Request, target: Target, count: bool) -> Steps[Encoded]:
-    """Return the body, in steps (see ``UpstreamCodec``). One to count tokens wraps the whole
-    request, which names the model then."""
+    """Return the body, in steps (see ``UpstreamCodec``). A body that counts tokens wraps the whole
+    request, which then names the model."""
     names = ToolNames(request.tools)
     writer = ContentWriter(names, signs=wants_signatures(target.model))
     for turn in request.turns:
@@ -464,7 +466,7 @@ _TIERS = {"default": "standard", "flex": "flex", "priority": "priority"}
 def _config(
     request: Request, traits: Traits, budget: SchemaBudget
 ) -> tuple[_Wire, tuple[Feature, ...], tuple[str, ...]]:
-    """Return ``generationConfig``, dropped features, and stop sequences over the bound."""
+    """Return ``generationConfig``, dropped features, and stop sequences over the limit."""
     config, dropped = _sampling(request) if traits.sampling else ({}, ())
     if request.max_output_tokens:
         config["maxOutputTokens"] = request.max_output_tokens
@@ -490,7 +492,7 @@ def _config(
 
 
 def _sampling(request: Request) -> tuple[_Wire, tuple[Feature, ...]]:
-    """Return the sampling fields, and those whose value the vendor would refuse."""
+    """Return the sampling fields, and the features whose value the vendor would refuse."""
     config: _Wire = {}
     dropped: list[Feature] = []
     for name, value in (
@@ -515,7 +517,7 @@ def _sampling(request: Request) -> tuple[_Wire, tuple[Feature, ...]]:
 
 
 def _thinking(thinking: Thinking | None, traits: Traits) -> _Wire:
-    """Return ``thinkingConfig``: by a level or by a budget, as the model takes it."""
+    """Return ``thinkingConfig`` with a level or a budget, whichever the model accepts."""
     if thinking is None or traits.thinking == "none":
         return {}
     effort, budget = thinking.effort, thinking.budget_tokens

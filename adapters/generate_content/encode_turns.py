@@ -1,8 +1,8 @@
 """Turns as contents for an upstream.
 
-Contents alternate and begin with the user; the content behind calls answers each of them, in their
-order. Signatures go back to the part that had them. A name of a tool begins with a letter or an
-underscore; then come letters, digits, ``_ . : -``, 128 at most. Imported by ``encode_request``.
+Contents alternate, the user first. The content after calls answers each of them, in order.
+Signatures go back to the parts that had them. A tool's name starts with a letter or underscore,
+followed by letters, digits, ``_ . : -``, at most 128 in total. Imported by ``encode_request``.
 """
 
 import hashlib
@@ -23,15 +23,15 @@ MAX_CHARS = 128
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,127}")
 _UNFIT = re.compile(r"[^A-Za-z0-9_.:-]")
 _HASH_CHARS = 8
-_ToolKey = tuple[str, str]  # namespace and name, as the client has them
+_ToolKey = tuple[str, str]  # the client's namespace and name
 
 
 class ToolNames:
-    """The names of one request's tools. The same name becomes the same in each request, so that a
-    prefix of the conversation stays the same, too."""
+    """The names of one request's tools. A name is always encoded in the same way, so that the
+    prefix of a conversation stays the same in later requests."""
 
     def __init__(self, tools: Iterable[Tool]) -> None:
-        self.renamed: dict[str, Tool] = {}  # as sent -> those that are not sent as they are
+        self.renamed: dict[str, Tool] = {}  # name as sent -> tool, if not unchanged
         self._sent: dict[_ToolKey, str] = {}
         self._named: dict[str, list[str]] = {}
         used: set[str] = set()
@@ -48,17 +48,17 @@ class ToolNames:
                 self.renamed[name] = tool
 
     def sent(self, name: str, namespace: str = "") -> str:
-        """Return a tool's name for the upstream, also of one that is declared no more."""
+        """Return a tool's name for the upstream, even if the tool is no longer declared."""
         sent_name = self._sent.get((namespace, name))
         return sent_name if sent_name is not None else fitting(namespace, name)
 
     def named(self, name: str) -> list[str]:
-        """Return the names sent for tools that a client means by a name, of any namespace."""
+        """Return the names sent for tools of this name, in any namespace."""
         return self._named.get(name, [])
 
 
 def fitting(namespace: str, name: str) -> str:
-    """Return a name that the family takes; other names become others."""
+    """Return a name that the family accepts; different names stay different."""
     whole = f"{namespace}__{name}" if namespace else name
     if _NAME.fullmatch(whole):
         return whole
@@ -73,13 +73,13 @@ def _marked(plain: str, whole: str) -> str:
     return f"{plain[: MAX_CHARS - _HASH_CHARS - 1]}_{digest}"
 
 
-# Of images; the vendor refuses any other.
+# Formats of images; the vendor refuses any other.
 _IMAGES = frozenset({"image/png", "image/jpeg", "image/webp", "image/heic", "image/heif"})
 
 
 def encode_media(media: Media) -> dict[str, Any]:
-    """Return the part of a request. Raise Fault UNSUPPORTED for an address that the vendor cannot
-    read, another vendor's files, and images in a format that it does not know."""
+    """Return the part of a request. Raises Fault UNSUPPORTED for addresses that the vendor cannot
+    read, another vendor's files, and images in other formats."""
     if media.plain:
         data = {"mimeType": media.mime or "text/plain", "data": base64_of(media.data)}
         return {"inlineData": data}
@@ -99,7 +99,7 @@ _DEFAULT_MIME = {
 }  # fmt: skip
 
 
-_OPENING = "Go on with the conversation."  # before a turn of the model that has nothing before it
+_OPENING = "Go on with the conversation."  # before a turn of the model that starts the conversation
 _NO_RESULT = "no result provided"
 _SEE_BELOW = "See what is attached."
 
@@ -107,17 +107,17 @@ _Wire = dict[str, Any]
 
 
 class ContentWriter:
-    """Writer of turns in their order into ``contents``."""
+    """Writer of turns, in order, into ``contents``."""
 
     def __init__(self, names: ToolNames, *, signs: bool) -> None:
         self._names = names
-        self._signs = signs  # whether the model wants its calls signed
+        self._signs = signs  # the model requires signed calls
         self._contents: list[_Wire] = []
-        self._open: list[ToolCall] = []  # calls of the last content that have no result yet
+        self._open: list[ToolCall] = []  # calls of the last content without a result so far
         self._held: list[_Wire] = []  # system texts that wait for the results of these calls
 
     def add(self, turn: Turn) -> None:
-        """Add the next turn. Raise Fault UNSUPPORTED for media that the vendor cannot read."""
+        """Add the next turn. Raises Fault UNSUPPORTED for media that the vendor cannot read."""
         if turn.role == "assistant":
             written = self._model_parts(turn.parts)
             if not written:
@@ -137,8 +137,8 @@ class ContentWriter:
             self._open = []
 
     def finish(self, system: list[_Wire]) -> list[_Wire]:
-        """Return all contents. ``system``: parts that become a turn of the user when there is no
-        other; the list is emptied then."""
+        """Return all contents. ``system``: parts that become a user's turn if there is no other
+        turn; the list is then emptied."""
         self._answer_open()
         if not self._contents:
             self._extend("user", system[:] or [{"text": ""}])
@@ -161,8 +161,8 @@ class ContentWriter:
 
     def _model_parts(self, parts: tuple[Part, ...]) -> list[_Wire]:
         written: list[_Wire] = []
-        pending: deque[str] = deque()  # signatures of calls that come
-        of_text: deque[str] = deque()  # of texts that come: not all clients keep the order of parts
+        pending: deque[str] = deque()  # signatures of calls that follow
+        of_text: deque[str] = deque()  # of texts that follow: some clients reorder parts
         for part in parts:
             if isinstance(part, (Text, Refusal)):
                 if part.text:
@@ -202,7 +202,7 @@ class ContentWriter:
             responses.append(self._response(call, _response_of(result, bool(attached))))
             rest += attached
         for result in chain.from_iterable(of_call.values()):
-            name = f" of {result.name}" if result.name else ""  # of no call: words of the user
+            name = f" of {result.name}" if result.name else ""  # no call: the user's text
             rest.append({"text": f"Result{name}: {_text_of(result)}"})
             rest += [encode_media(part) for part in result.parts if isinstance(part, Media)]
         for part in parts:
@@ -220,8 +220,8 @@ class ContentWriter:
         return {"functionResponse": {**named, "name": name, "response": response}}
 
     def _sign_calls(self) -> None:
-        """Sign the first call of each content since the user's last text: one that another model
-        made gets the value that is documented for it."""
+        """Sign the first call of each content since the user's last text. A call that another model
+        made gets the documented placeholder."""
         spoken = [place for place, content in enumerate(self._contents) if _has_words(content)]
         for content in self._contents[spoken[-1] :]:
             for part in content["parts"]:
@@ -231,7 +231,7 @@ class ContentWriter:
 
 
 def _has_words(content: _Wire) -> bool:
-    """Return true when the user says something besides results; the first content always does."""
+    """Return true if the user says something besides results, as in every first content."""
     return content["role"] == "user" and any(
         "functionResponse" not in part for part in content["parts"]
     )
@@ -243,7 +243,7 @@ def text_parts(parts: Iterable[Part]) -> list[_Wire]:
 
 
 def _sign_text(written: list[_Wire], signature: str) -> bool:
-    """Put a signature on the text right before it; False when there is none without."""
+    """Put a signature on the text right before. Return False if there is no text without one."""
     last = written[-1] if written else {}
     if "text" not in last or "thoughtSignature" in last:
         return False

@@ -1,9 +1,9 @@
 """Parts of contents that both directions of the codec read or write.
 
-Here: fields in either spelling, calls, signatures, and the removal from a client's body of what
-translated answers have left in it. Clients mix the spellings of proto JSON, maxOutputTokens and
-max_output_tokens, in one body. What a client may choose itself (arguments, schemas, labels) is not
-read by ``ApiFields``. Imported by this folder.
+Here: fields in either spelling, calls, signatures, and the removal of what translated answers left
+in a client's body. Clients mix both spellings of proto JSON (maxOutputTokens, max_output_tokens)
+in one body. ``ApiFields`` does not read names that a client chooses itself (arguments, schemas,
+labels). Imported by this folder.
 """
 
 import base64
@@ -30,7 +30,7 @@ from adapters.json.jsonio import (
     replace,
 )
 
-COUNTED = "generateContentRequest"  # of a request to count tokens: the request itself
+COUNTED = "generateContentRequest"  # the request wrapped inside a request to count tokens
 MAX_NAME_CHARS = 64
 LEVELS: tuple[Effort, ...] = ("minimal", "low", "medium", "high", "xhigh")  # of thinking
 MAX_SCHEMA_DEPTH = 60
@@ -43,10 +43,10 @@ _UNDERSCORE = re.compile(r"_([a-z0-9])")
 
 
 class ApiFields:
-    """An object of the API by the camelCase names of its fields, with its path.
+    """An object of the API, by the camelCase names of its fields, with its path.
 
-    Fields that are null count as absent. Raises Fault INVALID_FIELD with the path for what is of
-    the wrong type, and for a field that comes in both spellings.
+    Null fields count as absent. Raises Fault INVALID_FIELD with the path for a wrong type, and for
+    a field in both spellings.
     """
 
     __slots__ = ("_values", "path")
@@ -77,19 +77,19 @@ class ApiFields:
         return reading.field_path(self.path, name)
 
     def value(self, name: str) -> Any:
-        """Return the value of a field; None when absent."""
+        """Return the value of a field; None if absent."""
         return self._values.get(name)
 
     def text(self, name: str) -> str:
-        """Return a string; empty when absent."""
+        """Return a string; empty if absent."""
         return reading.string(self._values, name, self.path)
 
     def flag(self, name: str) -> bool | None:
-        """Return a bool; None when absent."""
+        """Return a bool; None if absent."""
         return reading.optional(self._values, name, self.path, bool)
 
     def number(self, name: str) -> float | None:
-        """Return a number, which may be written as a string; None when absent."""
+        """Return a number, which may be written as a string; None if absent."""
         value = self._values.get(name)
         if isinstance(value, str):
             value = _number_of(value)
@@ -104,7 +104,7 @@ class ApiFields:
         return value
 
     def integer(self, name: str) -> int | None:
-        """Return a whole number, which may be written as a string or as 3.0; None when absent."""
+        """Return a whole number, which may be written as a string or as 3.0; None if absent."""
         value = self.number(name)
         if value is None:
             return None
@@ -113,16 +113,17 @@ class ApiFields:
         return int(value)
 
     def object(self, name: str) -> "ApiFields | None":
-        """Return an object of the API; None when absent."""
+        """Return an object of the API; None if absent."""
         value = self._values.get(name)
         return None if value is None else ApiFields(value, self.at(name))
 
     def free_object(self, name: str) -> dict[str, Any] | None:
-        """Return an object whose fields the client chooses; None when absent."""
+        """Return an object whose fields the client chooses; None if absent."""
         return reading.optional(self._values, name, self.path, dict)
 
     def items(self, name: str) -> list[tuple[Any, str]]:
-        """Return an array's elements with their paths; the vendor takes one for a list of one."""
+        """Return an array's elements with their paths. A single element counts as a list, as at the
+        vendor."""
         value = self._values.get(name)
         if value is None:
             return []
@@ -143,19 +144,19 @@ class ApiFields:
 
 
 def spellings(name: str) -> tuple[str, ...]:
-    """Return a field's name as proto JSON may have it: maxOutputTokens and max_output_tokens."""
+    """Return a field's possible names in proto JSON: maxOutputTokens and max_output_tokens."""
     return tuple(dict.fromkeys((name, snake(name))))
 
 
 @lru_cache(maxsize=512)
 def snake(name: str) -> str:
-    """Return the name of a field of the API in the other spelling."""
+    """Return the snake_case name of a field of the API."""
     return _HUMP.sub(lambda match: "_" + match[0].lower(), name)
 
 
 def camel(name: str) -> str:
-    """Return the name of a field as answers have it."""
-    # Longer names are none of the API's, and the cache shall not keep them.
+    """Return the camelCase name of a field, as in answers."""
+    # Longer names are not the API's and must not fill the cache.
     return _camel(name) if "_" in name and len(name) <= MAX_NAME_CHARS else name
 
 
@@ -165,7 +166,7 @@ def _camel(name: str) -> str:
 
 
 def long_camel(name: str) -> str:
-    """Return the name of a field as answers have it, of any length, without the cache."""
+    """Return the camelCase name of a field of any length, without the cache."""
     return _UNDERSCORE.sub(lambda match: match[1].upper(), name)
 
 
@@ -177,14 +178,14 @@ def _number_of(text: str) -> float | None:
 
 
 def call_part(call: ToolCall, name: str) -> dict[str, Any]:
-    """Return the part of a call; free text is an object of its own."""
+    """Return the part for a call; free text is put into an object."""
     arguments = {"input": call.arguments} if call.custom else arguments_of(call.arguments)
     named = {"id": call.id} if call.id else {}
     return {"functionCall": {**named, "name": name, "args": arguments}}
 
 
 def arguments_of(text: str) -> dict[str, Any]:
-    """Return arguments as an object. What is no JSON, or no object, stands in one."""
+    """Return arguments as an object. Anything else, or text that is no JSON, is put into one."""
     whole, value = _read_arguments(text)
     if not whole:
         return {"_raw": text}
@@ -192,7 +193,7 @@ def arguments_of(text: str) -> dict[str, Any]:
 
 
 def is_whole(text: str) -> bool:
-    """Return true when the arguments of a call are complete JSON, or nothing."""
+    """Return true if the arguments of a call are complete JSON, or empty."""
     return _read_arguments(text)[0]
 
 
@@ -201,19 +202,19 @@ def _read_arguments(text: str) -> tuple[bool, Any]:
         return True, {}
     try:
         value = loads_loose(text.encode(errors="replace"))
-        dumps(value)  # the lenient reader takes NaN and the like, which cannot be written
+        dumps(value)  # the lenient reader accepts values such as NaN that cannot be written
     except (ValueError, OverflowError):
         return False, None
     return True, value
 
 
 def signature(opaque: str) -> str:
-    """Return opaque state for the field of signatures, which is base64: SDKs decode it."""
+    """Return opaque state for the signature field, which is base64 because SDKs decode it."""
     return base64.b64encode(opaque.encode(errors="replace")).decode()
 
 
 def signed(signature: str) -> bytes:
-    """Return the decoded signature, in either alphabet of base64; nothing when it is none."""
+    """Return the decoded signature, from either alphabet of base64; empty if it is no base64."""
     plain = signature.replace("-", "+").replace("_", "/").rstrip("=")
     try:
         return base64.b64decode(plain + "=" * (-len(plain) % 4), validate=True)
@@ -221,20 +222,20 @@ def signed(signature: str) -> bytes:
         return b""
 
 
-# The part that has the signature: the next call, the text before, or the thought itself.
+# The part that carries the signature: the next call, the text before, or the thought itself.
 Place = Literal["call", "text", "thought"]
 
-# Documented for calls that another model has made: models that sign their calls want one there.
+# Documented for calls that another model made: models that sign their calls require a signature.
 BYPASS = "skip_thought_signature_validator"
 
 
 def sealed(place: Place, signature: str) -> str:
-    """Return a signature with its place, as ``adapters.ir`` has it."""
+    """Return a signature with its place, in the form for ``adapters.ir``."""
     return f"{place}:{signature}"
 
 
 def unsealed(opaque: str) -> tuple[Place, str] | None:
-    """Return the place and the signature; None for what this family has not made."""
+    """Return the place and the signature; None for state that this family did not make."""
     place, colon, signature = opaque.partition(":")
     if not colon or not signature:
         return None
@@ -245,27 +246,27 @@ def unsealed(opaque: str) -> tuple[Place, str] | None:
     return ("thought", signature) if place == "thought" else None
 
 
-# The beginning of what ``adapters.family.opaque`` wraps, in base64.
+# The prefix of state wrapped by ``adapters.family.opaque``, in base64.
 MARK = b"Z3cxL"
 
 _SIGNATURE = "thoughtSignature"
 
 
 def without_foreign(spans: Spans, model: str) -> bytes:
-    """Return the body without signatures of other families; contents without any stay as they are.
-    A call that loses its own gets the value that is documented for it if the model wants one."""
+    """Return the body without signatures of other families; contents without any stay unchanged. A
+    call that loses its signature gets the documented placeholder if the model requires one."""
     return _without(spans, model, MARK, _is_ours)
 
 
 def without_reasoning(spans: Spans, model: str) -> bytes:
-    """Return the body without all signatures, of whatever origin."""
+    """Return the body without any signatures, whatever their origin."""
     return _without(spans, model, b"ignature", _is_signed)
 
 
 def _without(
     spans: Spans, model: str, mark: bytes, is_removed: Callable[[dict[str, Any]], bool]
 ) -> bytes:
-    """Return the body without selected signatures, in contents with ``mark``."""
+    """Return the body without the selected signatures, in contents that contain ``mark``."""
     edits: dict[Span, bytes] = {}
     for fields, offset in _requests(spans):
         place = fields.get("contents")
@@ -283,7 +284,7 @@ def _without(
 
 
 def _requests(spans: Spans) -> list[tuple[Spans, int]]:
-    """Return the request, and the one that is to be counted, each with the offset of its text."""
+    """Return the request and, if present, the wrapped one to count, each with its text's offset."""
     requests = [(spans, 0)]
     for name in (COUNTED, snake(COUNTED)):
         place, raw = spans.get(name), spans.raw(name)
@@ -335,7 +336,7 @@ _ENDING = re.compile(r"\.([A-Za-z0-9]{1,5})(?:[?#]|$)")
 
 
 def mime_of(address: str) -> str:
-    """Return the MIME type that the ending of an address stands for; empty when it is not known."""
+    """Return the MIME type for the ending of an address; empty if unknown."""
     match = _ENDING.search(address)
     return _MIME_OF.get(match[1].lower(), "") if match else ""
 
@@ -344,5 +345,5 @@ _UNSIGNING = re.compile(r"(?:.*/)?gemini-(?:1|2)\b")
 
 
 def wants_signatures(model: str) -> bool:
-    """Return true for models that refuse unsigned calls, since the third generation."""
+    """Return true for models that refuse unsigned calls, as all since the third generation do."""
     return _UNSIGNING.match(model.removeprefix("models/")) is None

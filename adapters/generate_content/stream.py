@@ -1,8 +1,8 @@
-"""Taps of streams of the generate-content family, as events and as elements of one JSON array.
+"""Taps of streams of the generate_content family, as events and as elements of one JSON array.
 
-Every chunk is an answer of its own with the new parts. Usage may stand in each and is cumulative:
-of every number the last one counts. No marker ends a stream of events, so its end is judged by the
-finish reasons; an array ends with its bracket.
+Every chunk is a separate answer with the new parts. Any chunk may report usage, which is
+cumulative: the last value of each number counts. An event stream has no end marker, so the finish
+reasons decide about its end; an array ends with its bracket.
 """
 
 from typing import Any
@@ -36,7 +36,7 @@ from store.values.usage import NOT_REPORTED, Served, Usage
 
 class _Part(Struct, gc=False):
     text: str | None = None
-    functionCall: Any = None  # rare: sends the chunk the general way
+    functionCall: Any = None  # rare: sends the chunk onto the general path
 
 
 class _Content(Struct, gc=False):
@@ -65,17 +65,17 @@ _BACKSLASH = 92
 _BLANKS = b" \t\r\n"
 _BLANKS_AND_BOM = _BLANKS + b"\xef\xbb\xbf"
 _DIGITS = b"0123456789"
-# What an answer is known by; a first chunk without any is something else.
+# Fields that identify an answer; a first chunk without any of them is something else.
 _ANSWER_FIELDS = frozenset(
     {"candidates", "promptFeedback", "usageMetadata", "responseId", MODEL_FIELD}
 )
 
 
 class _MergedUsage:
-    """Usage as the chunks report it, of every field the last value that is not null.
+    """Usage as the chunks report it: for every field the last value that is not null.
 
-    Vendors repeat it in each chunk. It is read on demand: as long as only digits change from one to
-    the next, the later one takes the place of all of the earlier.
+    Vendors repeat it in each chunk. It is parsed on demand: while only digits change from one
+    report to the next, the later one replaces all earlier ones.
     """
 
     __slots__ = ("_fields", "_last", "_shape")
@@ -83,10 +83,10 @@ class _MergedUsage:
     def __init__(self) -> None:
         self._fields: dict[str, Any] = {}
         self._last = b""  # not merged yet
-        self._shape = b""  # of the last one: it without its digits
+        self._shape = b""  # of the last one: its text without digits
 
     def note(self, text: bytes) -> None:
-        """Store the JSON text of one usage object, which a parser has accepted."""
+        """Store the JSON text of one usage object that a parser has accepted."""
         shape = text.translate(None, _DIGITS)
         if shape != self._shape:
             self._merge_last()
@@ -100,7 +100,7 @@ class _MergedUsage:
             self._fields.update((k, v) for k, v in usage.items() if v is not None)
 
     def read(self) -> dict[str, Any]:
-        """Return all of the usage."""
+        """Return the merged usage."""
         self._merge_last()
         return self._fields
 
@@ -110,7 +110,7 @@ class _MergedUsage:
             return
         try:
             usage = loads_loose(text)
-        except ValueError:  # odd bytes inside, which were skipped so far: nothing that counts
+        except ValueError:  # odd bytes in skipped parts: nothing that counts
             return
         if isinstance(usage, dict):
             self._fields.update((k, v) for k, v in usage.items() if v is not None)
@@ -135,7 +135,7 @@ class _ChunkTap(Tap):
     def __init__(self, public: str, upstream_model: str) -> None:
         super().__init__(public, upstream_model)
         self._upstream_model = upstream_model
-        self._old_tail = b""  # of the last chunk, from the key of the model on
+        self._old_tail = b""  # of the last chunk, from the model's key on
         self._new_tail = b""
         self._open: set[int] = set()  # candidates without a finish reason
         self._done: set[int] = set()
@@ -145,7 +145,7 @@ class _ChunkTap(Tap):
 
     @property
     def reported(self) -> object | None:
-        """Usage as reported, later numbers in place of earlier ones; None without any."""
+        """Usage as reported, with later values in place of earlier ones; None if there is none."""
         return self._usage.read() or None
 
     @property
@@ -159,7 +159,7 @@ class _ChunkTap(Tap):
         return served_of(self.head_tier) if served is NOT_REPORTED else served
 
     def _read_plain(self, data: bytes) -> bool:
-        """Count the text of a chunk that goes on with one candidate; false for any other."""
+        """Count the text of a chunk that continues one candidate; false for any other chunk."""
         try:
             chunk = _decode_chunk(data)
         except DECODE_ERRORS:
@@ -178,7 +178,7 @@ class _ChunkTap(Tap):
             if part.text:
                 weight += output_weight(part.text)
         if not (weight or self._weight or self.has_content):
-            return False  # of a stream that has said nothing yet everything is looked at
+            return False  # until the stream has content, chunks are decoded in full
         self._weight += weight
         if chunk.usageMetadata:
             self._usage.note(bytes(chunk.usageMetadata))
@@ -212,7 +212,7 @@ class _ChunkTap(Tap):
         for candidate in candidates if isinstance(candidates, list) else ():
             if isinstance(candidate, dict):
                 self._read_candidate(candidate)
-        # Every candidate that was seen has its finish reason, or there will be none.
+        # Every candidate so far has its finish reason, or the prompt was blocked.
         self.finished = not self._open and (bool(self._done) or self._blocked)
 
     def _read_candidate(self, candidate: dict[str, Any]) -> None:
@@ -235,8 +235,8 @@ class _ChunkTap(Tap):
         """Return the piece with the model's public name; every other byte stays."""
         old = self._old_tail
         # The same bytes, from the one before a key up to the end of good JSON, mean the same place:
-        # quotes and brackets pair the same way from the end, and the key's quote is not escaped.
-        # A second key before it might be a doubled one: then the piece is walked again.
+        # quotes and brackets pair the same way from the end, and the key's quote is not escaped. A
+        # second key before it may be a duplicate: then the piece is parsed again.
         if old and piece.endswith(old) and piece.find(_KEY, 0, len(piece) - len(old)) < 0:
             return piece[: -len(old)] + self._new_tail
         try:
@@ -262,12 +262,12 @@ class EventTap(_ChunkTap):
 
     @property
     def whole(self) -> bool:
-        """True when every candidate has its finish reason: the body just ends then."""
+        """True if every candidate has its finish reason; the body then simply ends."""
         return self.fault is None and self.finished
 
     def feed(self, event: bytes) -> bytes | None:
-        """Read one event; return what to send of it."""
-        # Nearly all events are one line, text of a known candidate. The rest go the general way.
+        """Read one event; return the bytes to send for it."""
+        # Nearly all events are one line, text of a known candidate. Others take the general path.
         if (
             self._open
             and event.startswith(_PREFIX)
@@ -278,13 +278,13 @@ class EventTap(_ChunkTap):
         return self._feed_any(event)
 
     def encode_fault(self, fault: Fault, request_id: str) -> bytes:
-        """Return the last event of a stream that failed, and the same object bare behind it, as
-        Google sends it: some clients see a failure in the one alone, some in the other."""
+        """Return the last event of a failed stream, followed by the bare object, as Google sends
+        it: some clients recognize a failure only by the one, some only by the other."""
         error = encode_stream_fault(fault)
         return b"data: %b\r\n\r\n%b\n" % (error, error)
 
     def _read_marker(self, event: bytes) -> None:
-        """Drop the marker, which some servers copy: this family's clients break on it."""
+        """Drop the marker that some servers send, because this family's clients break on it."""
 
 
 class ElementTap(_ChunkTap):
@@ -295,21 +295,21 @@ class ElementTap(_ChunkTap):
 
     def __init__(self, public: str, upstream_model: str) -> None:
         super().__init__(public, upstream_model)
-        self._closed = False  # the bracket was seen
+        self._closed = False  # the closing bracket was seen
 
     @property
     def whole(self) -> bool:
-        """True behind the closing bracket: without it no client can read the array."""
+        """True after the closing bracket, without which no client can read the array."""
         return self.fault is None and self._closed
 
     def feed(self, event: bytes) -> bytes | None:
-        """Read one piece of the array; return what to send of it."""
+        """Read one piece of the array; return the bytes to send for it."""
         text = event.lstrip(_BLANKS if self.accepted else _BLANKS_AND_BOM)
         if self._closed:
             return self._behind(event, text)
         mark = text[:1]
         if self.accepted and text == b"]":
-            # Not ended: vendors end the last line, too, and the body is to be theirs exactly.
+            # Not ended yet: vendors also end the last line, and the body must be passed on exactly.
             if not self.judge_end():
                 return None
             self._closed = True
@@ -322,13 +322,14 @@ class ElementTap(_ChunkTap):
         return self._read_data(None, data, event)
 
     def encode_fault(self, fault: Fault, request_id: str) -> bytes:
-        """Return the last element of an array that failed, with the bracket, if it is open."""
+        """Return the last element of a failed array, with the closing bracket if it is still
+        open."""
         if self._closed:
             return b""
         return (b"," if self.accepted else b"[") + encode_stream_fault(fault) + b"]"
 
     def _behind(self, event: bytes, text: bytes) -> bytes | None:
-        """Return the white space behind the bracket; anything else ends the answer."""
+        """Return the white space after the bracket; anything else ends the answer."""
         if not text:
             return event
         self.ended = True
@@ -346,5 +347,5 @@ TAPS: dict[str, type[EventTap | ElementTap]] = {"sse": EventTap, "json_array": E
 
 
 def _fault_of(text: bytes) -> Fault:
-    """Return the fault of what stands where an element should: an error alone can be read."""
+    """Return the fault for text in place of an element; only an error is readable."""
     return read_embedded_error(loads_or_none(text)).fault

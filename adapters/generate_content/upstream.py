@@ -1,7 +1,7 @@
-"""The upstream side of the generate-content family: requests, answers, usage, lists of models.
+"""The upstream side of the generate_content family: requests, answers, usage, lists of models.
 
 ``promptTokenCount`` includes cache reads and excludes tokens of tool results;
-``candidatesTokenCount`` excludes thoughts; our counts are disjoint. Zeros may be absent.
+``candidatesTokenCount`` excludes thoughts; the gateway's counts are disjoint. Zeros may be absent.
 """
 
 import re
@@ -46,7 +46,7 @@ from adapters.json.jsonio import (
 from store.values.usage import MAX_TOKENS, NOT_REPORTED, Served, Usage, token_count
 
 TIER_HEADER = "x-gemini-service-tier"
-_ON_DEMAND = "ON_DEMAND"  # how the traffic types of Vertex begin
+_ON_DEMAND = "ON_DEMAND"  # prefix of Vertex's traffic types
 _GROUNDING = b'"groundingMetadata"'
 _TUNED_MODELS = "tunedModels/"
 
@@ -56,10 +56,10 @@ _PATH_NAME = re.compile(r"(?!/)(?!.*//)(?!.*\.\.)[A-Za-z0-9._:/@=-]{1,128}(?<!/)
 def edit_request(
     spans: Spans, read: Peek, operation: Operation, upstream_model: str, vendor: Vendor
 ) -> bytes:
-    """Return the body for the upstream; the same object when nothing has to change.
+    """Return the body for the upstream; the same object if nothing changes.
 
-    Some clients repeat the model of the path in the body, where an upstream that calls it by
-    another name would refuse it; ``peek`` has refused any other model.
+    Some clients repeat the path's model in the body. An upstream with another name for it would
+    refuse that. ``peek`` has refused any other model.
     """
     if read.model == upstream_model:
         return spans.body
@@ -74,10 +74,10 @@ def edit_request(
 
 
 def path(operation: Operation, upstream_model: str, target: str | None) -> str:
-    """Return the path with its query. Raise Fault CHANNEL_MISCONFIGURED when the model's name
-    cannot stand in a path.
+    """Return the path with its query. Raises Fault CHANNEL_MISCONFIGURED if the model's name cannot
+    stand in a path.
 
-    Slashes and colons of the name stay as they are, the way the SDKs send them.
+    Slashes and colons in the name stay unescaped, as the SDKs send them.
     """
     resource = _resource(upstream_model)
     if _PATH_NAME.fullmatch(resource.removeprefix(MODELS)) is None:
@@ -88,14 +88,14 @@ def path(operation: Operation, upstream_model: str, target: str | None) -> str:
 
 
 def _resource(upstream_model: str) -> str:
-    """Return the model's name as the vendor's paths have it: models/x or tunedModels/x."""
+    """Return the model's name as in the vendor's paths: models/x or tunedModels/x."""
     if upstream_model.startswith((MODELS, _TUNED_MODELS)):
         return upstream_model
     return MODELS + upstream_model
 
 
 def read_models(body: bytes) -> list[str]:
-    """Return the models in a page that can generate; raise UPSTREAM_INVALID when it is none."""
+    """Return the models in a page that can generate. Raises UPSTREAM_INVALID if it is no page."""
     entries = [entry for entry in list_page(body, "models") if _generates(entry)]
     return [name.removeprefix("models/") for name in list_names(entries, "name")]
 
@@ -109,7 +109,7 @@ MODEL_FIELD = "modelVersion"
 
 
 class _Reply(Struct):
-    """The fields that are read of a whole answer; the candidates stay undecoded."""
+    """The fields of a whole answer that are read; the candidates stay undecoded."""
 
     candidates: list[Raw]
     usageMetadata: Any = None
@@ -130,7 +130,7 @@ class _GroundedReply(Struct):
 
 
 _decode_grounded = decoder(_GroundedReply)
-# The same in an answer that is too large to be decoded.
+# The same for an answer that is too large to be decoded.
 LONG_MARKS = (
     LongMark(
         b'"webSearchQueries"',
@@ -158,9 +158,10 @@ def _rename(body: bytes, public: str, upstream_model: str) -> bytes:
 
 
 def renamed(value: bytes, public: str, upstream_model: str) -> bytes | None:
-    """Return the JSON value to put in place of ``modelVersion``; None when it names another model.
+    """Return the JSON value to replace ``modelVersion``; None if it names another model.
 
-    Only the name that was sent to the upstream is replaced: a version behind it says more.
+    Only the name that was sent to the upstream is replaced, because a more specific version is
+    kept.
     """
     version = loads_or_none(value)
     if not isinstance(version, str):
@@ -200,7 +201,7 @@ def _reply(answer_id: object, usage: Any, candidates: list[Any], uses: Mapping[s
 
 
 def candidate_has_content(candidate: dict[str, Any]) -> bool:
-    """Return false for a candidate of nothing that just ends."""
+    """Return false for an empty candidate that ended normally."""
     finish = candidate.get("finishReason")
     return (bool(finish) and finish != "STOP") or has_content(candidate.get("content"))
 
@@ -213,7 +214,7 @@ def _is_answer(answer: dict[str, Any]) -> bool:
 
 
 def weight_of_candidate(candidate: dict[str, Any]) -> int:
-    """Return the output weight of a candidate, as far as it is readable."""
+    """Return the output weight of the readable parts of a candidate."""
     content = candidate.get("content")
     parts = content.get("parts") if isinstance(content, dict) else None
     weight = 0
@@ -233,13 +234,13 @@ def _texts(part: dict[str, Any]) -> Iterator[str]:
         if call.get(name):
             try:
                 yield dumps(call[name]).decode("ascii")
-            except OverflowError:  # an infinity or a depth that cannot be written
+            except OverflowError:  # an infinity, or nested too deeply to be written
                 continue
 
 
 class Grounding:
-    """The uses of Google's tools in the candidates of an answer. Chunks of a stream may repeat the
-    queries of earlier ones, or go on with others."""
+    """The uses of Google's tools in the candidates of an answer. Chunks of a stream may repeat
+    earlier queries or add others."""
 
     __slots__ = ("_maps", "_queries")
 
@@ -261,17 +262,17 @@ class Grounding:
 
     @property
     def uses(self) -> Mapping[str, int]:
-        """The uses by meter."""
+        """The uses, by meter."""
         if not self._queries and not self._maps:
             return NO_USES
         return {"web_search": self._queries.total(), "maps": int(self._maps)}
 
 
 def read_usage(usage: object, uses: Mapping[str, int] = NO_USES) -> Usage | None:
-    """Return the counts of a usage object; None when prompt or output cannot be read.
+    """Return the counts of a usage object; None if prompt or output is unreadable.
 
-    Output that is not reported is what the total leaves for it. Details that are missing or cannot
-    be meant count as 0, and a part is never larger than its whole.
+    If output is not reported, it is the remainder of the total. Missing or implausible details
+    count as 0, and a part is never larger than its whole.
     """
     if not isinstance(usage, dict):
         return None
@@ -297,7 +298,7 @@ def read_usage(usage: object, uses: Mapping[str, int] = NO_USES) -> Usage | None
 
 
 def _kinds(usage: dict[str, Any], names: Iterable[str]) -> Kinds:
-    """Return the tokens by kind in lists of details; documents, and all that is new, are text."""
+    """Return the tokens by kind in lists of details. Documents and unknown kinds count as text."""
     kinds = NO_KINDS
     for name in names:
         for entry in dicts(usage.get(name)) if name in usage else ():
@@ -308,7 +309,7 @@ def _kinds(usage: dict[str, Any], names: Iterable[str]) -> Kinds:
 
 
 def read_served(usage: object) -> Served:
-    """Return the tier in a usage object, as the Gemini API or Vertex reports it."""
+    """Return the tier in a usage object of the Gemini API or Vertex."""
     if not isinstance(usage, dict):
         return NOT_REPORTED
     tier, traffic = usage.get("serviceTier"), usage.get("trafficType")
@@ -317,7 +318,7 @@ def read_served(usage: object) -> Served:
     return served_of(tier)
 
 
-# A whole answer (see ``family.UpstreamSide``); a blocked prompt is one without candidates.
+# A whole answer (see ``family.UpstreamSide``). A blocked prompt is an answer without candidates.
 read_answer = AnswerReader(
     _fields, _odd_fields, weight_of_candidate, candidate_has_content, _rename, "totalTokens"
 ).read
