@@ -21,6 +21,7 @@ from store.values.usage_record import rfc3339
 _PLAIN = ("actor", "address", "action", "kind", "name")
 FIELDS = ("id", "at", *_PLAIN, "before", "after")
 FILTERS = ("actor", "kind", "name", "since")
+KIND = "admin.kind_"  # the prefix of the words of kinds
 _EMPTY: tuple[object, ...] = (None, 0, [], {})
 
 
@@ -117,7 +118,16 @@ class AuditPage(AdminPage):
             next=part.next,
             filters={name: value for name, value in arguments.items() if value},
             names=FILTERS,
+            kinds=self._kinds(arguments["kind"]),
             field_changes=field_changes,
             ms=Instant().parse,
             here=path_of("audit"),
         )
+
+    def _kinds(self, chosen: str) -> list[tuple[str, str]]:
+        """Return the kinds to choose from with their words, in the order of these."""
+        words = self.words.items()
+        kinds = {name.removeprefix(KIND): word for name, word in words if name.startswith(KIND)}
+        if chosen:
+            kinds.setdefault(chosen, chosen)
+        return sorted(kinds.items(), key=lambda kind: kind[1])

@@ -77,6 +77,9 @@ def test_a_command_is_in_words_on_the_page_and_as_stored_elsewhere(db, api, boss
         assert page.count('<tr class="row"') == 1 and ">root (command line)</a>" in page
         assert 'name="actor" value="root (command line)"' in page
         assert "export?actor=cli%3Aroot&amp;format=csv" in page
+    boss.cookies["language"] = "zh"
+    page = boss.get("/admin/audit?kind=group&name=coding").text
+    assert '<option value="group" selected>分组</option>' in page and "root（命令行）" in page
     assert [row["actor"] for row in api.listed(f"{AUDIT}?actor=cli:root")] == ["cli:root"]
     assert "cli:root" in api.get(f"{AUDIT}/export?actor=cli:root&format=csv").text
 
