@@ -59,7 +59,7 @@ class Outcome:
 
 
 class Editor:
-    """Makes changes in the name of an actor.
+    """An editor of administered objects in the name of an actor.
 
     `upstreams` has the valid properties of channels. Edits are texts of the command line; their
     env: values are read from `environ` and file: values from the current folder. With `remote`, the

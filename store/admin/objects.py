@@ -274,7 +274,7 @@ def _identity(kind: str, row: dict[str, Any], extras: _Extras) -> Identity:
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """Writes objects in one transaction. `ids`: the ids of referenced objects. `remote`: over
+    """A writer of objects in one transaction. `ids`: the ids of referenced objects. `remote`: over
     HTTP."""
 
     db: peewee.Database

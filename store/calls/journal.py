@@ -379,7 +379,7 @@ class Journal:
 
 
 class _Refusals:
-    """Counts the refused calls of each key in a minute, in tables of bounded size."""
+    """Counts of the refused calls of each key in a minute, in tables of bounded size."""
 
     def __init__(self, per_minute: int) -> None:
         self._per_minute = per_minute

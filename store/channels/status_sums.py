@@ -214,7 +214,7 @@ def _merge(rows: Rows, key: tuple[Any, ...], row: Row, sign: int = 1) -> None:
         total[_LAST_FAILED], total[_ERROR] = row[_LAST_FAILED], row[_ERROR]
 
 
-# ---- what has become old -------------------------------------------------------------------------
+# ---- old rows ------------------------------------------------------------------------------------
 
 
 def fold(db: peewee.Database, now_s: int) -> bool:

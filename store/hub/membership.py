@@ -47,7 +47,7 @@ def groups_of(db: peewee.Database, user_id: str, *, admin: bool) -> list[str]:
 
 
 def has_called_in(db: peewee.Database, user: str, group: str) -> bool:
-    """Return whether any call of a user was made in a group."""
+    """Return whether a user has any call in a group."""
     called = (UsageByKey.user == user) & (UsageByKey.group == group)
     return first_row(db, UsageByKey.select(UsageByKey.day).where(called)) is not None
 

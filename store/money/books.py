@@ -70,7 +70,7 @@ def _wallet_faults(db: peewee.Database) -> list[str]:
 
 
 def _lent_faults(db: peewee.Database) -> list[str]:
-    """Return the wallets of which more is lent than they have, one sentence each."""
+    """Return the wallets with less money than their leases, one sentence each."""
     lent = fn.SUM(Lease.amount)
     query = (
         Wallet.select(Wallet.user_id, User.name, Wallet.balance, lent)

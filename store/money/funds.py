@@ -19,7 +19,7 @@ from store.values.errors import StoreError, StoreUnavailable
 from store.values.usage_record import WALLET, Charge
 
 LEASE_IDLE_S = 600.0
-"""The lease of an account that has not been used for this long is returned."""
+"""The lease of an account that has not been used for this long is given back."""
 
 RECALL_WAIT_S = 1.0
 RECALL_RETRY_S = 0.1
@@ -248,7 +248,7 @@ class Funds:
                 self._give_back(state)
 
     def recalled(self, account_ids: Collection[str]) -> None:
-        """Return the free money of these accounts, because another process needs it."""
+        """Give back the free money of these accounts, because another process needs it."""
         for account_id in account_ids:
             if state := self._states.get(account_id):
                 # Do not borrow it back before the other process could take it.
@@ -263,8 +263,8 @@ class Funds:
     # ---- upkeep ----
 
     def reconsider(self, refs: Collection[str] | None) -> None:
-        """Return the quotas of plans, limits or users that have changed (their ids; None: any), to
-        borrow them anew."""
+        """Give back the quotas of changed plans, limits or users (their ids; None: any), to borrow
+        them again."""
         for state in list(self._states.values()):
             if refs is None or state.account.ref in refs:
                 state.empty_until = state.recall_until = 0.0
@@ -273,7 +273,7 @@ class Funds:
                     self._give_back(state)
 
     def sweep(self) -> None:
-        """Retry unconfirmed orders and return idle leases. Call once a second."""
+        """Retry unconfirmed orders and give back idle leases. Call once a second."""
         now = self._clock()
         for account_id in list(self._unconfirmed):
             state = self._states[account_id]

@@ -258,7 +258,7 @@ def forget_ended(db: peewee.Database, at_ms: int) -> None:
 
 
 def give_all_back(db: peewee.Database, journal_id: str) -> None:
-    """Return all leases of a journal whose charges are all booked, in the caller's transaction."""
+    """Release all leases of a journal whose charges are all booked, in the caller's transaction."""
     execute(db, 'DELETE FROM "leases" WHERE "journal_id" = ?', (journal_id,))
 
 

@@ -62,7 +62,7 @@ def _encoded(value: object) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class BodyMap(OptionMap):
-    """`set` and `default`: tables of path = value. `remove`: a list of paths."""
+    """Edits of a body: tables `set` and `default` of path = value, and a list `remove` of paths."""
 
     form: ClassVar[str] = "a table of `set` and `default` (path = value) and `remove` (paths)"
 

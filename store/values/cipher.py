@@ -22,7 +22,7 @@ class Unreadable(StoreError):
 
 
 class Cipher:
-    """Seals and opens short texts with the cipher keys of secrets.toml, newest first."""
+    """A cipher for short texts, with the cipher keys of secrets.toml, newest first."""
 
     def __init__(self, cipher_keys: Sequence[str]) -> None:
         if not cipher_keys:

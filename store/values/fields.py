@@ -103,7 +103,7 @@ class Integer(FieldType):
 
 @dataclass(frozen=True, slots=True)
 class Boolean(FieldType):
-    """true or false."""
+    """The values true and false."""
 
     form: ClassVar[str] = "true or false"
 

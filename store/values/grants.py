@@ -42,7 +42,7 @@ def request_digest(method: str, target: str, body: bytes) -> str:
 
 
 class GrantMaker:
-    """Makes and reads the grants of one run of a supervisor. `cookie_secrets` are newest first:
+    """A maker and reader of the grants of one supervisor run. `cookie_secrets` are newest first:
     each of them verifies, the first one signs."""
 
     def __init__(self, cookie_secrets: Sequence[str], run: str) -> None:

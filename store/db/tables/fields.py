@@ -60,7 +60,7 @@ class LongJson(Json):
 
 
 class Digest(peewee.BlobField):
-    """32 bytes."""
+    """A digest of 32 bytes."""
 
     field_type = "DIGEST"
 
