@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from conf.configuration import ConfigError
-from handlers.relay.limits.cells import SharedCells
-from handlers.relay.limits.limits import shared_cells
+from handlers.relay.limits.cells import IncompatibleMemory, SharedCells, private_cells
 
 if TYPE_CHECKING:
     from handlers.relay.limits.remote import RemoteCells
@@ -18,8 +17,13 @@ SAVED_FILE = "limits"  # in the journal's folder
 
 
 def node_cells(descriptor: int, journal_dir: str) -> SharedCells:
-    """Return the cells of the node, which find the buckets of its last run."""
-    return shared_cells(descriptor, Path(journal_dir) / SAVED_FILE)
+    """Return the cells of the node, which find the buckets of its last run; private ones when they
+    cannot be shared."""
+    try:
+        return SharedCells(descriptor, saved=Path(journal_dir) / SAVED_FILE)
+    except IncompatibleMemory as error:
+        log.error("%s; rate limits are counted in each worker apart until the next restart", error)
+        return private_cells()
 
 
 def save(cells: SharedCells) -> None:

@@ -99,6 +99,9 @@ class Node:
         pids = gateway.worker_pids()
         lost = process_of(pids, forwarder.ways[0].port, forwarder.port)
         (other,) = set(pids) - {lost}
+        assert wait_until(self.is_up, 30)
+        self._first = 0
+        self._first = self._returns() - self.losses()
         self.lost, self.other = (Worker(gateway.port, pid, pids) for pid in (lost, other))
 
     def is_up(self):
@@ -118,11 +121,20 @@ class Node:
         self.forwarder.fate = lambda near: "pass"
         for way in self.forwarder.ways:
             way.thaw()
-        assert wait_until(self.is_up, 15)
+        self.settle()
+        assert wait_until(self.is_up)
 
     def losses(self):
         """How often a worker has found that Redis does not count."""
         return self.gateway.log().count("limits: Redis cannot count")
+
+    def _returns(self):
+        return self.gateway.log().count("limits: Redis counts for all nodes") - self._first
+
+    def settle(self):
+        """Wait until both workers have Redis -> how often one had lost it."""
+        assert wait_until(lambda: self._returns() == self.losses(), 30)
+        return self.losses()
 
     def running(self):
         """The calls that Redis counts."""
@@ -153,7 +165,7 @@ def passed(kind, worker, who, stack, tries=LIMIT + 1):
 
 @pytest.mark.parametrize("loss", LOSSES)
 def test_at_most_twice_a_limit_passes_while_one_worker_has_lost_redis(node, loss):
-    rows, before, began_s = [], node.losses(), time.monotonic()
+    rows, before, began_s = [], node.settle(), time.monotonic()
     with contextlib.ExitStack() as streams, node.lose(loss):
         for name, _, limits in names():
             if name.startswith(loss):
@@ -199,7 +211,7 @@ def check_exact(node, names):
     for name in names:
         let, losses = 0, -1
         while let != LIMIT and losses != node.losses():  # again where one missed its 50 ms
-            losses = node.losses()
+            losses = node.settle()
             with contextlib.ExitStack() as streams:
                 workers = [node.lost, node.other] * LIMIT
                 let = sum(passed("concurrency", one, name, streams, 1) for one in workers)

@@ -1,9 +1,10 @@
-"""A way to a port of this machine that a test cuts and freezes, each connection by itself."""
+"""A way to a port of this machine that a test cuts, freezes and slows, each connection alone."""
 
 import contextlib
 import os
 import socket
 import threading
+import time
 from pathlib import Path
 
 from tests.support.ports import HOST
@@ -12,9 +13,10 @@ PIECE_BYTES = 65536
 
 
 class Way:
-    """One connection that is forwarded; `port`: where it comes from."""
+    """One connection that is forwarded; `port`: where it comes from; `delay_s`: of each piece."""
 
     def __init__(self, client, goal):
+        self.delay_s = 0
         self.port = client.getpeername()[1]
         self._ends = client, socket.create_connection((HOST, goal))
         self._open = threading.Event()
@@ -25,6 +27,7 @@ class Way:
         with contextlib.suppress(OSError):
             while data := source.recv(PIECE_BYTES):
                 self._open.wait()
+                time.sleep(self.delay_s)
                 target.sendall(data)
         self.cut()
 

@@ -8,7 +8,6 @@ is in cells.py.
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from msgspec import Struct
@@ -18,12 +17,10 @@ from adapters.faults import Condition, Fault
 from handlers.relay.limits.cells import (
     MINUTE_NS,
     Claim,
-    IncompatibleMemory,
     LimitRefusal,
     Reservation,
     SharedCells,
     Slots,
-    private_cells,
 )
 from store.catalog.catalog import Channel, Group
 from store.catalog.keys import KeyEntry
@@ -39,16 +36,6 @@ _SECOND_NS = 1_000_000_000
 _LIMITS = {"requests": "rpm", "tokens": "tpm", "calls": "concurrency"}  # by kind of a refusal
 
 _Claims = TypeVar("_Claims")
-
-
-def shared_cells(descriptor: int, saved: Path | None = None) -> SharedCells:
-    """Return the cells of the node; private ones when they cannot be shared. `saved`: the file that
-    keeps buckets over a restart."""
-    try:
-        return SharedCells(descriptor, saved=saved)
-    except IncompatibleMemory as error:
-        log.error("%s; rate limits are counted in each worker apart until the next restart", error)
-        return private_cells()
 
 
 class Demand(Struct, frozen=True, gc=False):

@@ -10,7 +10,8 @@ import pytest
 
 from handlers.entries.grants import Grants
 from handlers.relay.limits.body_memory import BodyMemory
-from handlers.relay.limits.limits import Limits, private_cells
+from handlers.relay.limits.cells import private_cells
+from handlers.relay.limits.limits import Limits
 from store.values import grants as of_grants
 from store.values.errors import StoreUnavailable
 from store.values.grants import GRANT_HEADER, GRANT_LIFE_MS, GrantMaker, request_digest

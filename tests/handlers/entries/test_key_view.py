@@ -9,7 +9,8 @@ import pytest
 
 from handlers.entries import key_view
 from handlers.entries.key_view import PATHS, RPM, KeyViews
-from handlers.relay.limits.limits import Limits, private_cells
+from handlers.relay.limits.cells import private_cells
+from handlers.relay.limits.limits import Limits
 from store.catalog.catalog import Group
 from store.hub.key_view import KeyView
 from store.money.subscriptions import ACTIVE, EXPIRED, Held, Payers, SpendLimit

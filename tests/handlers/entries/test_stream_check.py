@@ -9,7 +9,8 @@ import pytest
 
 from handlers.entries import stream_check
 from handlers.entries.stream_check import EVENTS, PATH
-from handlers.relay.limits.limits import Limits, private_cells
+from handlers.relay.limits.cells import private_cells
+from handlers.relay.limits.limits import Limits
 from tests.handlers.entries.test_models import Keys, bearer
 from tests.handlers.relay.calls import KEY
 from tests.support.dialects import check_ids

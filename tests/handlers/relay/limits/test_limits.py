@@ -6,8 +6,9 @@ import os
 import pytest
 
 from adapters.faults import Condition, Fault
+from commands.process.limits import node_cells
 from handlers.relay.limits.cells import SharedCells, Slots, private_cells
-from handlers.relay.limits.limits import NO_TOKENS, Limits, shared_cells
+from handlers.relay.limits.limits import NO_TOKENS, Limits
 from tests.handlers.relay.limits.calls import demand_of, group_of, key_of
 
 
@@ -170,12 +171,12 @@ def test_trouble_is_told_once_a_minute(caplog):
     assert [record.message for record in caplog.records] == ["limits: trouble"] * 2
 
 
-def test_memory_that_does_not_fit_is_not_shared(caplog):
+def test_memory_that_does_not_fit_is_not_shared(caplog, tmp_path):
     strange = private_cells()
-    cells = shared_cells(strange._file)
+    cells = node_cells(strange._file, str(tmp_path))
     assert isinstance(cells, SharedCells) and cells._file == strange._file
     os.ftruncate(strange._file, 10**9)
-    cells = shared_cells(strange._file)
+    cells = node_cells(strange._file, str(tmp_path))
     assert cells._file != strange._file
     assert "counted in each worker apart" in caplog.text
 

@@ -13,6 +13,8 @@ from handlers.relay.limits.cells import Claim, LimitRefusal, Slots, private_cell
 from handlers.relay.limits.limits import Entering, Limits
 from handlers.relay.limits.remote import RemoteAway, RemoteCells, RemoteEntry, with_password
 from tests.handlers.relay.limits.calls import demand_of, group_of, key_of
+from tests.support.forwarder import Forwarder
+from tests.support.ports import HOST
 from tests.support.redis import RedisServer
 
 SECOND_NS = 1_000_000_000
@@ -175,6 +177,39 @@ def test_calls_do_not_wait_for_a_server_that_hangs(play, server):
         assert cells.up
 
     play(scene)
+
+
+def test_slow_answers_open_the_breaker_until_one_call_had_a_quick_one(server, monkeypatch):
+    monkeypatch.setattr(module, "WAIT_S", 5)
+    monkeypatch.setattr(module, "SLOW_S", 0.2)
+    monkeypatch.setattr(module, "RENEW_S", 60)
+
+    async def scene():
+        with Forwarder(server.port) as forwarder:
+            cells = RemoteCells(f"redis://{HOST}:{forwarder.port}/3", "worker")
+            await cells.start()
+
+            async def answered(calls):
+                claims = (Claim("key", 0, 0, 1000),)
+                ends = await asyncio.gather(
+                    *(cells.enter(claims) for _ in range(calls)), return_exceptions=True
+                )
+                return sum(isinstance(end, RemoteEntry) for end in ends)
+
+            assert await answered(1)
+            [way] = forwarder.ways
+            way.delay_s = 0.25
+            assert [await answered(1) for _ in range(7)] == [1] * 5 + [0] * 2
+            assert not cells.up
+            await asyncio.sleep(module.OPEN_S)
+            assert [await answered(3) for _ in range(2)] == [1, 0]  # slow again
+            way.delay_s = 0
+            await asyncio.sleep(module.OPEN_S)
+            assert [await answered(3) for _ in range(2)] == [1, 3]
+            assert cells.up
+            await cells.close()
+
+    uvloop.run(scene())
 
 
 def test_a_loop_that_is_late_itself_has_its_answer(play, server):
