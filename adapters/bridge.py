@@ -1,8 +1,9 @@
 """Bridges between the family of the client and the family of the channel.
 
-Here: ``Pairing``, how a channel serves the calls of a family; ``Bridge``, the relay's view of a
-streamed answer; and both for one family on either side, where bytes pass and a tap edits. Sans-io;
-a bridge is made for one answer and accepts any cut of the stream. Imported by the relay.
+Here: ``Pairing``, the way a channel serves the calls of a family, and ``Bridge``, the relay's view
+of a streamed answer. Both are implemented here for a single family, whose bytes pass through a tap
+that edits them. Sans-io. A bridge is made for one answer and accepts any cut of the stream.
+Imported by the relay.
 """
 
 import re
@@ -52,9 +53,7 @@ class Bridge(Protocol):
     output_units: int  # estimated output tokens so far: text, reasoning and tool arguments
     upstream_id: str | None  # the vendor's id of the answer
     last_number: int | None  # number of the last event sent, in families that number events
-    empty: (
-        bool  # ``fault`` is set because the answer has ended with nothing in it: it costs nothing
-    )
+    empty: bool  # ``fault`` is set because the answer ended without content, and so costs nothing
 
     @property
     def end_seen(self) -> bool:
@@ -277,7 +276,7 @@ class Pairing:
     # Open the bridge of a streamed answer (public name, upstream's name of the model, whether the
     # client did not ask for usage, operation, limit of an event's bytes).
     open_bridge: Callable[[str, str, bool, Operation, int], Bridge]
-    # Answers have the content type of the client's family; otherwise the upstream's own.
+    # True: answers have the content type of the client's family. False: the upstream's own.
     translated: bool = False
     dropped: tuple[str, ...] = ()  # paths in the client's body that are not carried
     sealed: bool = False  # the request has opaque state; it may be retried without it

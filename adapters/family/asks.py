@@ -220,7 +220,7 @@ class AskReader:
             self.add("geo", name, word)
 
     def modalities(self, value: object, path: str) -> None:
-        """Read the modalities of the answer, in any case."""
+        """Read the modalities of the answer, ignoring their case."""
         for word in value if isinstance(value, list) else ():
             feature = _OUTPUTS.get(served_word(word))
             if feature is not None:

@@ -80,7 +80,7 @@ class Tokens(Struct, frozen=True, gc=False):
                 more.append(("cache_read_audio", audio))
         if self.output_kinds:
             left = _parts(output, self.output_kinds)
-            output = left["text"] + left["video"]  # video, which has no meter
+            output = left["text"] + left["video"]  # video has no meter
             more += [(f"output_{kind}", left[kind]) for kind in OUTPUT_KINDS if left[kind]]
         counted = (*more, *more_counts(uses)) if uses else tuple(more)
         return Usage(text, output, cached, written, written_1h, reasoning, counted, extras)

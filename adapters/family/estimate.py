@@ -10,9 +10,9 @@ import re
 
 from adapters.json.structure import Steps, end_of_piece
 
-# The documented rule for base64 media in the bound: an image costs at most this much at the known
-# vendors. Other media (audio, video, documents) cost that plus one token for each so many base64
-# characters.
+# The documented rule for base64 media in the bound. An image costs at most IMAGE_BOUND_TOKENS at
+# the known vendors. Other media (audio, video, documents) cost that plus one token for every
+# MEDIA_BASE64_CHARS_PER_TOKEN characters.
 IMAGE_BOUND_TOKENS = 4_800
 MEDIA_BASE64_CHARS_PER_TOKEN = 8
 # The estimate for a picture of ordinary size.

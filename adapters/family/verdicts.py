@@ -79,7 +79,7 @@ _ROWS: dict[Feature, tuple[_Cell, _Cell, _Cell, _Cell]] = {
     "allowed_tools": ("map", "map", "map", "map"),
     "hosted_search": (_SEARCH, _SEARCH_OR_OPENAI, _SEARCH, "map"),
     "hosted_tool": ("note", "note", "note", "note"),
-    # models that always search can; Gemini decides itself
+    # possible only on models that always search; Gemini decides itself
     "forced_search": (_ALWAYS_SEARCHES, "refuse", "refuse", "note"),
     "forced_hosted_tool": ("refuse", "refuse", "refuse", "refuse"),
     "hosted_history": ("note", "note", "note", "note"),

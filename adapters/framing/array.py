@@ -23,8 +23,7 @@ _OPENING = frozenset(b"[{")
 
 
 class JsonArraySplitter(Splitter):
-    """Splitter of a stream of bytes into the elements of one JSON array, each with the bytes before
-    it.
+    """Splitter of a byte stream into the elements of one JSON array, each with the bytes before it.
 
     The pieces that ``feed`` returned, joined, plus ``rest`` equal the bytes fed. The first piece
     starts with the opening bracket, later ones with a comma; the last one ends with the closing

@@ -20,7 +20,7 @@ _BOUNDARY = re.compile(r'boundary=(?:"([^"\r\n]{1,70})"|([^\s;",]{1,70}))', re.I
 
 
 class FormError(ValueError):
-    """The bytes are no form; the message says what is wrong."""
+    """An error for bytes that are no form. The message says what is wrong."""
 
 
 class Part:
