@@ -86,6 +86,10 @@ def test_the_calendar_is_a_grid_of_keys(grouped, picture):
     panel = page.locator("[data-dates] > .panel")
     expect(panel).to_be_visible()
     picture(page, "usage-dates")
+    page.set_viewport_size({"width": 720, "height": 450})  # as at a zoom of 200 %
+    box = panel.bounding_box()
+    assert box["x"] + box["width"] <= 720 and box["y"] + box["height"] <= 450
+    page.set_viewport_size({"width": 1440, "height": 900})
     today = datetime.now(BERLIN).date()
     day = panel.locator("a[data-day][tabindex='0']")
     expect(day).to_have_attribute("data-day", today.isoformat())

@@ -18,6 +18,7 @@ UPTIME_STEPS = ((0.999, 1.0, "good"), (0.99, 0.8, "good"), (0.95, 0.6, "warn"))
 UPTIME_LOWEST, UPTIME_FOOT = 0.3, 2
 HOUR = "hour"  # as a tick
 MAX_SMALL = 20  # a scale whose half may be no whole number
+LEAST_MAXIMUM = 0.001  # of a scale: for smaller marks there is no room
 BAR_WIDTH, BAR_GAP, BAR_HEIGHT = 5, 1, 18
 
 
@@ -137,7 +138,8 @@ class Bars(UIModule):
         *,
         explore: bool = False,
     ) -> str:
-        maximum = nice_above(max((self._top(column.parts) for column in columns), default=0))
+        highest = max((self._top(column.parts) for column in columns), default=0)
+        maximum = max(nice_above(highest), LEAST_MAXIMUM)
         if maximum < MAX_SMALL and all(
             part == int(part) for column in columns for part in column.parts
         ):

@@ -100,6 +100,7 @@ def test_a_margin_stands_about_its_zero_line_and_is_cut_beyond_its_ends(handler)
         ([3], ["4", "2", "0"]),
         ([0.5], ["0.6", "0.3", "0"]),
         ([311], ["400", "200", "0"]),
+        ([0.0001], ["0.001", "0.0005", "0"]),
     ],
 )
 def test_a_chart_of_counts_has_whole_marks(handler, parts_of_columns, marks):
