@@ -60,6 +60,19 @@ def test_an_answer_its_price_and_its_code(world, visit, picture):
     expect(page.get_by_text("One answer in a minute")).to_be_visible()
 
 
+def test_a_wrong_setting_is_marked_in_the_words_of_the_page(visit):
+    page = visit("carol", f"/try?model={SONNET}", locale="zh-CN")
+    longest = page.locator("#try-max")
+    longest.fill("many")
+    page.locator("#try-prompt").fill("你好")
+    page.locator("[data-send]").click()
+    expect(page.locator(".toast")).to_contain_text("1 到 1000000")
+    expect(longest).to_be_focused()
+    expect(longest).to_have_value("many")
+    expect(page.locator("#try-prompt")).to_have_value("你好")
+    page.said.clear()  # the answer is 400
+
+
 def test_two_models_side_by_side_and_a_stop(world, visit, picture):
     page = visit("carol", f"/try?model={SONNET}&with={GPT}")
     ask(page, "One question to both?")

@@ -70,6 +70,8 @@ def test_a_menu_closes_under_the_dialog_that_it_opens(visit, world):
     page.get_by_role("link", name="Reset password by link").click()
     expect(page.locator("dialog[open]")).to_contain_text("New password for carol")
     expect(page.locator("details.menu[open]")).to_have_count(0)
+    page.keyboard.press("Escape")
+    expect(page.locator(".head summary")).to_be_focused()
 
 
 def test_two_forms_of_one_user_keep_both_changes(visit, world):

@@ -34,6 +34,7 @@ FIELDS = (
     *("name", "group", "expires", "date", "expires_at", "limit", "limit_window", "models"),
     *("networks", *NUMBERS, "version"),
 )
+_PLACES = {**{name: name for name in FIELDS}, "expires_at": "date"}  # of problems in the form
 _SEPARATORS = re.compile(r"[\s,;]+")
 _NUMBER = re.compile(r"[0-9]{1,19}")  # more digits than any limit has
 _UNSAFE_IN_FILE_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
@@ -42,11 +43,10 @@ _INSTANT = Instant()
 
 @dataclass(frozen=True, slots=True)
 class KeyForm:
-    """The fields of a form; `problem` is a sentence about the field `at`, or about all."""
+    """The fields of a form; `problems` has a sentence for each wrong field, "" is about all."""
 
     fields: Mapping[str, str] = field(default_factory=dict)
-    problem: str = ""
-    at: str = ""
+    problems: Mapping[str, str] = field(default_factory=dict)
 
     def get(self, name: str) -> str:
         """Return the text of a field."""
@@ -54,7 +54,7 @@ class KeyForm:
 
     def wrong(self, name: str) -> str:
         """Return the problem of a field."""
-        return self.problem if self.at == name else ""
+        return self.problems.get(name, "")
 
 
 NEW_KEY = KeyForm({"group": "default", "expires": "never", "limit_window": "month"})
@@ -158,11 +158,13 @@ class KeyFormPage(KeyHandler, Page):
             await self.form(KeyForm(fields), key, outdated)
             return
         fields = self.fields() | ({"name": key.name} if key else {})
-        name = {"expires_at": "date"}.get(failure.field or "", failure.field or "")
-        problem = self.in_words(beside(failure.field or "", failure.message))
+        texts = failure.problems or {failure.field or "": failure.message}
+        problems = {
+            _PLACES.get(name, ""): self.in_words(beside(name, text)) for name, text in texts.items()
+        }
         if failure.status_code == HTTPStatus.CONFLICT:
-            problem = self.words["keys.name_taken"]
-        await self.form(KeyForm(fields, problem, name if name in FIELDS else ""), key)
+            problems = {"name": self.words["keys.name_taken"]}
+        await self.form(KeyForm(fields, problems), key)
 
     async def show_secret(self, key_id: str, secret: str, *, rotated: bool = False) -> None:
         """Answer with a secret, this once."""

@@ -205,6 +205,11 @@ class TryPage(Page):
     ) -> None:
         """Answer with the page."""
         view = await self.choices(settings)
+        samples: Sequence[Any] = ()
+        try:
+            samples = self._samples(view, conversation, prompt) if view.model else ()
+        except Failure as wrong:
+            failure = failure or wrong
         self.show(
             "try_it.html",
             view=view,
@@ -212,7 +217,7 @@ class TryPage(Page):
             conversation=conversation,
             prompt=prompt,
             failure=failure,
-            samples=self._samples(view, conversation, prompt) if view.model else (),
+            samples=samples,
             remedies_of=remedies_of,
             shapes=STATE_SHAPES,
             nanos=format_money,
@@ -222,17 +227,13 @@ class TryPage(Page):
     def _samples(
         self, view: TryView, conversation: Conversation, prompt: str
     ) -> Sequence[tuple[CodeSample, Sequence[tuple[str, str]]]]:
-        """Return the code of the last call, else of the next, in pieces; none while a setting is
-        wrong."""
+        """Return the code of the last call, else of the next, in pieces. Raises Failure."""
         question, _ = conversation.pair
         turns = [ChatTurn("user", prompt or self.words["try.example"])]
         if question is not None:
             turns = conversation.without_last_answer().chat_turns(question.text)
         assert view.model is not None
-        try:
-            request = view.request(view.model, turns)
-        except Failure:
-            return ()
+        request = view.request(view.model, turns)
         base, model = self.site.base_url, view.model.offer.model
         values = SnippetValues(base, KEY_VARIABLE, model)
         samples = code_of(view.model.entry, base, model, request)

@@ -117,7 +117,8 @@ function onClosed() {
   for (const row of document.querySelectorAll("tr.open")) row.classList.remove("open");
   if (history.state?.sheet) history.replaceState(null, "", back);
   const target = document.contains(link) ? link : document.querySelector(`a[href="${CSS.escape(link.getAttribute("href"))}"]`);
-  target?.focus();
+  const menu = target?.closest("details.menu:not([open])"); // its links cannot have the focus
+  (menu?.querySelector("summary") ?? target)?.focus();
 }
 
 /** Opens the next or previous sheet of the list behind a drawer: [data-step="1"], [data-step="-1"]. */

@@ -3,6 +3,7 @@
 import { xsrf } from "./api.js";
 import { announce } from "./copy.js";
 import { fetchPage } from "./visit.js";
+import { focusWrong } from "./sheets.js";
 import { onFailure, SessionEnded } from "./session.js";
 import { toast } from "./toast.js";
 import { phrase } from "./words.js";
@@ -172,12 +173,21 @@ async function ask(action) {
   } catch (error) {
     for (const control of running) control.abort();
     form.elements.prompt.value = prompt;
-    if (error.isRefusal) toast(error.message);
-    else onFailure(error);
-    if (!(error instanceof SessionEnded)) await redraw(["conversation"]).catch(onFailure);
+    if (error.isRefusal) await showRefusal(error).catch(onFailure);
+    else {
+      onFailure(error);
+      if (!(error instanceof SessionEnded)) await redraw(["conversation"]).catch(onFailure);
+    }
   } finally {
     setRunning([]);
   }
+}
+
+/** Marks the wrong setting, and says why nothing was sent in the words of the page. */
+async function showRefusal(error) {
+  const page = await redraw(["conversation", "settings"]);
+  toast(page.querySelector("form > .notice[role='alert']")?.textContent.trim() ?? error.message);
+  focusWrong(form);
 }
 
 function showQuestion(prompt, sides) {
@@ -220,6 +230,7 @@ async function redraw(parts) {
     if (focused) document.getElementById(focused)?.focus();
   }
   prepareSliders();
+  return page;
 }
 
 function redrawLater(parts) {

@@ -82,6 +82,12 @@ def test_what_the_form_refuses_stays_typed(alice, db, fields, status, message):
     assert [key["name"] for key in list_objects(db, "key")] == ["laptop"]
 
 
+def test_each_wrong_field_of_the_form_has_its_problem(alice):
+    text = html.unescape(send_form(alice, name="x", rpm="many", networks="300.1.1.1").text)
+    assert re.search(r'id="rpm-problem">Must be a whole number', text)
+    assert re.search(r'id="networks-problem">[^<]*300.1.1.1[^<]* does not appear', text)
+
+
 def test_the_list_shows_and_filters(alice, db):
     used, other = alice.make("used", group="coding", limit="5"), alice.make("x2")
     agent = "claude-cli/2.1.197 (external, cli)"
