@@ -121,7 +121,8 @@ def resolver(environ: Mapping[str, str], folder: Path) -> Resolve:
 
 
 def parse_entry(kind: str, raw: object, report: Report, resolve: Resolve) -> Entry | None:
-    """Return an entry from its document values; None and a fault when its identity is unusable."""
+    """Return an entry from its document values. If its identity is unusable, add a fault and return
+    None."""
     place, faults = report.place, report.faults
     if not isinstance(raw, dict):
         faults.append(f"{place('')}{report.unnamed} must be a table")

@@ -22,7 +22,7 @@ Pair = tuple[str, str]
 """The names of a channel and a model."""
 
 LOOK_S = 5.0  # between two checks of what is quiet; each claims at most one
-RESULTS_MAX = 1000  # that wait for the store; more are dropped
+RESULTS_MAX = 1000  # waiting for the store; more are dropped
 
 KEPT_MS = 2 * 86_400_000
 """The time for which a claim is kept without renewal: twice the longest interval."""

@@ -415,7 +415,7 @@ class MySql(peewee.MySQLDatabase):
             self.hosts.watch(self._cut)
 
     def renew(self) -> None:
-        """Close this thread's session if it has expired. Not inside a transaction."""
+        """Close this thread's session if it is too old or outdated. Not inside a transaction."""
         session = self._own.session
         if session is None or self.is_closed():
             return

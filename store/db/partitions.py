@@ -153,7 +153,7 @@ def pruned_before(db: peewee.Database) -> int:
 
 
 def callers_since(db: peewee.Database) -> int:
-    """Return the UTC day (yyyymmdd) since which usage_by_caller is complete, 0 if it always was."""
+    """Return the UTC day (yyyymmdd) since which usage_by_caller is complete, 0 if it all is."""
     query = Version.select(Version.version).where(Version.name == CALLERS_SINCE)
     row = database.first_row(db, query)
     return int(row[0]) if row else 0

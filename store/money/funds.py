@@ -40,7 +40,7 @@ class NotCovered(StoreError):
 
 
 class WalletEmpty(NotCovered):
-    """All payers together have too little, and the wallet is one of them."""
+    """A call that all payers together, including the wallet, cannot cover."""
 
     def __init__(self, left_nanos: int = 0, needed_nanos: int = 0) -> None:
         super().__init__("the free balance does not cover this call", left_nanos, needed_nanos)

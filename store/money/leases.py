@@ -210,7 +210,7 @@ def balance(db: peewee.Database, account: Account) -> int:
 
 
 def charge_quotas(db: peewee.Database, spent: Mapping[str, int]) -> None:
-    """Count what was spent against quotas, by account id, in the caller's transaction."""
+    """Add spending to quotas, by account id, in the caller's transaction."""
     rows = [(account_id, amount, None) for account_id, amount in sorted(spent.items())]
     if rows:
         executemany(db, _QUOTA[is_mysql(db)], rows)

@@ -70,6 +70,6 @@ USE_METERS = tuple(meter.name for meter in _ROWS if meter.unit != MILLION)
 
 
 def count_in_unit(meter: str, count: int) -> int | float:
-    """Return a count in the unit that a reader expects beside its price: seconds of audio, which
-    are counted in milliseconds; any other count as it is."""
+    """Return a count in the unit shown next to its price: seconds for audio, which is counted in
+    milliseconds. Other counts are unchanged."""
     return count / MS_PER_S if METERS[meter].unit == MS_PER_S else count
