@@ -306,8 +306,8 @@ class UsageSettings(_Section, frozen=True):
             0,
             MAX_KEEP_DAYS,
             "days",
-            "How long the sums behind statistics are kept, at least as long as the records; 0: for"
-            " ever.",
+            "How long the sums behind statistics are kept, at least as long as the records; 0:"
+            " forever.",
         ),
     ] = 0
 

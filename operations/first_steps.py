@@ -105,7 +105,7 @@ def make_admin(db: peewee.Database, sealing: Sealing, token: str, admin: FirstAd
     """Give the first administrator a password for the token of a first-run link, which is used up.
     Hashes: not on an event loop. Raises NotFound when the link opens nothing, Refused."""
     if not first_run.opens(db, token):
-        raise NotFound("this link opens nothing")
+        raise NotFound("this link is no longer valid")
     try:
         texts.base_url(admin.base_url or DEMO_URL)
     except ValueError as error:

@@ -22,7 +22,7 @@ def join(db: peewee.Database, sealing: Sealing, token: str, name: str, password:
     opens nothing; Conflict: the name is in use; Refused with the fields."""
     link = invites.find(db, token)
     if link is None or link.user is not None:
-        raise NotFound("this link opens nothing")
+        raise NotFound("this link is no longer valid")
     user = {
         **{"name": name, "password": password, "role": link.terms.role},
         **{"groups": list(link.terms.groups), "balance": format_money(link.terms.balance_nanos)},
@@ -51,7 +51,7 @@ def set_password(db: peewee.Database, token: str, password: str) -> str:
     of the user end. Raises NotFound: the link opens nothing; Refused with the fields."""
     link = invites.find(db, token)
     if link is None or link.user is None:
-        raise NotFound("this link opens nothing")
+        raise NotFound("this link is no longer valid")
     user = link.user
     people.set_password(db, user, password, user, claim=lambda: invites.use_up(db, token, user))
     return user

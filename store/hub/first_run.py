@@ -56,7 +56,7 @@ def use_up(db: peewee.Database, token: str) -> None:
     changes.lock(db)
     used = FirstRunLink.delete().where(_is_open(db, token)).execute(db)
     if not used or administrators.exist(db):
-        raise NotFound("this link opens nothing")
+        raise NotFound("this link is no longer valid")
 
 
 def _is_open(db: peewee.Database, token: str) -> peewee.Expression:

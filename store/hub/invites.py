@@ -154,7 +154,7 @@ def use_up(db: peewee.Database, token: str, user: str) -> None:
     changes.lock(db)
     link = find(db, token)
     if link is None:
-        raise NotFound("this link opens nothing")
+        raise NotFound("this link is no longer valid")
     Invite.update(used_ms=database_ms(db), used_by=user).where(Invite.id == link.id).execute(db)
     audit.write(db, audit.Act(user, "use", *_named(link), after={"user": user}))
 

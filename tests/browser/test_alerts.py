@@ -80,7 +80,7 @@ def test_a_rule_is_made_in_the_drawer_fires_and_arrives(world, visit, filled, we
     for name, _, _ in CHATS:
         drawer.get_by_label(name).uncheck()
     drawer.get_by_role("button", name="Save rule").click()
-    expect(page.locator(".toast")).to_contain_text("Rule made.")
+    expect(page.locator(".toast")).to_contain_text("Rule created.")
     assert wait_until(lambda: webhook.received, 60), "nothing was sent"
     document = webhook.documents()[-1]
     assert document["rule"] == "balance" and document["object"] == {"user": "alice"}
@@ -106,11 +106,11 @@ def test_a_destination_is_made_tested_and_removed(visit, webhook):
     drawer = page.locator("dialog.drawer")
     drawer.get_by_label("Name").fill("night")
     drawer.get_by_label("Address").fill("nowhere")
-    drawer.get_by_role("button", name="Make destination").click()
+    drawer.get_by_role("button", name="Create destination").click()
     expect(drawer.locator(".problem")).to_contain_text("Address must be a URL")
     page.said.clear()  # the 400 of the form
     drawer.get_by_label("Address").fill(webhook.url)
-    drawer.get_by_role("button", name="Make destination").click()
+    drawer.get_by_role("button", name="Create destination").click()
     expect(page.locator(".secret .value")).to_have_text(re.compile(r"[\w-]{43}"))
     page.get_by_role("link", name="I have stored it").click()
     page.get_by_role("button", name="Test night").click()

@@ -26,7 +26,7 @@ def test_a_channel_from_its_card_to_the_list(visit, vendor, picture):
     expect(page.locator("[data-address]")).to_have_text(
         "https://api.mistral.ai/v1/chat/completions"
     )
-    expect(page.get_by_role("link", name="Where to make a key")).to_be_visible()
+    expect(page.get_by_role("link", name="Where to create a key")).to_be_visible()
     picture(page, "new-channel-1")
     page.get_by_label("Base URL").fill(vendor.url)
     page.get_by_label("Key", exact=True).fill("sk-of-the-vendor-0123456789")

@@ -124,10 +124,10 @@ def test_a_form_of_a_whole_page_is_sent_again_and_passwords_are_typed_again(away
     expect(away.get_by_role("heading", name="Your session has ended")).to_be_visible()
     away.said.clear()
     away.sign_in()
-    away.get_by_role("button", name="Go on").click()
+    away.get_by_role("button", name="Continue").click()
     expect(away.get_by_role("heading", name="You have signed in again")).to_be_visible()
     away.said.clear()
-    away.get_by_role("button", name="Go on").click()
+    away.get_by_role("button", name="Continue").click()
     expect(away.locator("#secret")).to_be_visible()
     away.get_by_label("I have stored it").check()
 

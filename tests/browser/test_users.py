@@ -96,7 +96,7 @@ def test_an_invite_leads_to_the_first_page(visit, world, open_page):
     page.get_by_role("link", name="Invite user").click()
     drawer = page.locator("dialog.form-drawer")
     drawer.get_by_label("Starting balance").fill("2")
-    drawer.get_by_role("button", name="Make link").click()
+    drawer.get_by_role("button", name="Create link").click()
     address = drawer.locator("#link-address").inner_text()
     assert address.startswith(f"{world.hub_url}/join/")
     guest = open_page(world.hub_url)

@@ -63,7 +63,7 @@ class FirstRunPage(ChannelWizard):
         elif await self.store(first_run.opens, token):
             await self.page(FirstRunView(1, token=token))
         else:
-            raise Failure(HTTPStatus.FORBIDDEN, "first_run_closed", "this link opens nothing")
+            raise Failure(HTTPStatus.FORBIDDEN, "first_run_closed", "this link is no longer valid")
 
     async def post(self) -> None:
         token = self.get_body_argument("token", "")

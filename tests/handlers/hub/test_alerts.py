@@ -25,14 +25,14 @@ def fire(db):
 
 
 def test_a_member_makes_changes_and_removes_a_rule(alice, db):
-    assert "Make these two" in alice.get("/alerts").text
+    assert "Create these two" in alice.get("/alerts").text
     form = alice.get("/alerts/rules/new?kind=spending").text
     assert 'value="gateway"' not in form, "a member has no rules of others"
     fields = [("kind", "spending"), ("above", "0.5"), ("window", "month"), ("of", "key")]
     answer = alice.send("/alerts/rules/new?of=me", [*fields, ("to", "owner"), ("do", "save")])
     assert (answer.status, answer.place) == (303, "/alerts?of=me")
     page = alice.get("/alerts").text
-    assert "A key spends more than 0.50 USD a month" in page and "Rule made." in page
+    assert "A key spends more than 0.50 USD a month" in page and "Rule created." in page
     place = re.search(r"/alerts/rules/[0-9A-Z]{26}", page)[0]
     assert 'value="0.5"' in alice.get(place).text
     assert alice.send(f"{place}/disable", []).status == 303
@@ -40,7 +40,7 @@ def test_a_member_makes_changes_and_removes_a_rule(alice, db):
     assert alice.send(f"{place}/enable", []).status == 303
     assert "A key spends more" in alice.get(f"{place}/remove").text
     assert alice.send(f"{place}/remove", []).status == 303
-    assert "Make these two" in alice.get("/alerts").text
+    assert "Create these two" in alice.get("/alerts").text
     assert alice.get(place).status == 404
 
 
@@ -99,7 +99,7 @@ def test_a_preview_of_errors_is_about_hours(api, db):
 
 
 def test_an_empty_page_makes_four_rules_once(boss, api):
-    assert "Make these four" in boss.get("/alerts").text
+    assert "Create these four" in boss.get("/alerts").text
     for _ in range(2):
         assert boss.send("/alerts/first?of=gateway", []).status == 303
     made = {row["kind"]: row for row in api.listed(f"{RULES}{OF}")}

@@ -99,7 +99,7 @@ def test_a_page_has_each_rate_with_its_share_of_calls(alice, db, priced):
         "refused in group coding (403)",
         "400 k tokens answer up to 128,000",
         "Chat completions /v1/chat/completions native …/v1",
-        "coding ×0.8 Available 1.00 8.00 Make a key",
+        "coding ×0.8 Available 1.00 8.00 Create a key",
         "gpt-5-mini Available 0.20 1.60",
     ):
         assert line in text, (line, text)

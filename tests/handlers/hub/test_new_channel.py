@@ -295,7 +295,7 @@ def test_models_are_chosen_priced_tested_and_saved_by_forms(boss_at_2, db):
 def test_prices_that_are_here_stay(boss_at_2, api, db):
     api.create("models", {"name": "gpt-4o", "price": {"input": "9", "output": "9"}})
     text = boss_at_2.get(f"{PAGE}?step=2").text
-    assert "here already; stays" in text and 'name="input.gpt-4o"' not in text
+    assert "already here; unchanged" in text and 'name="input.gpt-4o"' not in text
     boss_at_2.send(PAGE, step_2("free", chosen="gpt-4o"))
     boss_at_2.send(PAGE, [("row", "gpt-4o"), ("chosen", "gpt-4o"), ("do", "save_off")])
     assert show(db, "model", "gpt-4o")["price"]["input"] == "9"

@@ -215,7 +215,7 @@ def test_a_refusal_says_why_and_the_way_out(alice, key, relay, db, code, remedy)
 def test_buttons_of_the_form(alice, key, relay):
     turns = json.dumps([{"role": "user", "text": "Before?"}, {"role": "assistant", "text": "Half"}])
     send(alice, do="go_on", turns=turns)
-    assert relay.asked[-1][2]["messages"][-1]["content"] == "Go on."
+    assert relay.asked[-1][2]["messages"][-1]["content"] == "Continue."
     send(alice, do="again", turns=turns)
     assert [one["content"] for one in relay.asked[-1][2]["messages"]] == ["Before?"]
     assert "Half" not in send(alice, do="clear", turns=turns).text

@@ -38,7 +38,7 @@ def test_a_member_sees_own_calls_and_nothing_of_the_channels(alice, calls):
         assert "own words" not in json.dumps(one) and "main" not in json.dumps(one)
     [attempt] = one["attempts"]
     assert attempt.keys() == {"status", "error", "ms", "detail"}
-    assert attempt["detail"] == "The upstream takes no more calls for a while"
+    assert attempt["detail"] == "The upstream accepts no more calls for a while"
     assert alice.get(f"/api/usage/{calls[2]}").status == 404
     assert alice.get("/api/usage/req_1").status == 404
 

@@ -257,9 +257,9 @@ def test_the_last_attempt_says_what_the_caller_was_told(db, alice, boss):
     facts |= {"trace_id": "0af7651916cd43dd8448eb211c80319c"}
     made, _ = put(db, failed(db, 1, attempts=(limited, refused), **facts), call(db, 2))
     page = alice.get(f"/usage/{made}").text
-    assert "takes no more calls for a while" in page and "org-1" not in page
+    assert "accepts no more calls for a while" in page and "org-1" not in page
     attempts = alice.get(f"/api/usage/{made}").json["attempts"]
-    details = ["The upstream takes no more calls for a while", "Unknown field 'x'."]
+    details = ["The upstream accepts no more calls for a while", "Unknown field 'x'."]
     assert [attempt["detail"] for attempt in attempts] == details
     assert "org-1 is late" in boss.get(f"/usage/{made}").text
     [link] = re.findall(r'href="(/usage\?trace_id=[^"]*)"', page)

@@ -59,7 +59,7 @@ def test_a_text_in_names_of_models_is_offered(db, alice):
 
 @pytest.mark.parametrize(
     ("hours_ago", "reason"),
-    [(0.1, "it may still run"), (24 * 40, "leave no record")],
+    [(0.1, "it may still be running"), (24 * 40, "leave no record")],
 )
 def test_an_id_without_a_record_says_why(db, alice, hours_ago, reason):
     missing = ulid(now_ms() - round(hours_ago * 3_600_000), bytes(10))
@@ -70,7 +70,7 @@ def test_an_id_without_a_record_says_why(db, alice, hours_ago, reason):
 def test_an_id_from_before_the_records_says_so(db, alice, monkeypatch):
     monkeypatch.setattr(search, "pruned_before", lambda db: 20990101)
     page = alice.get(place_of(alice, ulid(now_ms(), bytes(10))))
-    assert "removed by now" in page.text
+    assert "have been removed" in page.text
 
 
 def test_a_text_is_looked_for_in_the_newest_calls_first(db, alice, monkeypatch):

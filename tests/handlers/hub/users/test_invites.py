@@ -41,7 +41,7 @@ def test_an_invite_makes_a_user_once(api, hub, db, path):
     dora = api.get("/api/admin/users/dora").json
     assert (dora["role"], dora["groups"], dora["balance"]) == ("member", ["default"], "2.5")
     browser, again = join(hub, path, "emil")
-    assert again.status == 404 and "This link opens nothing." in again.text
+    assert again.status == 404 and "This link is no longer valid." in again.text
     assert api.get("/api/admin/users/emil").status == 404
     [listed] = api.listed("/api/admin/invites")
     assert (listed["state"], listed["used_by"], listed["created_by"]) == ("used", "dora", "boss")
@@ -119,7 +119,7 @@ def test_the_page_makes_lists_and_withdraws_an_invite(boss, hub):
     bad = boss.send("/admin/invites", [("role", "member"), ("groups", "none"), ("balance", "x")])
     assert bad.status == 400 and 'id="balance-problem"' in bad.text
     made = boss.send("/admin/invites", [("role", "admin"), ("groups", "default"), ("balance", "")])
-    assert "Shown once: who has it may join." in made.text
+    assert "Shown once: anybody who has it can join." in made.text
     path = path_of(re.search(r'id="link-address">([^<]*)<', made.text)[1])
     page = boss.get("/admin/invites")
     assert path.removeprefix("/join/") not in page.text and "Waiting" in page.text
@@ -132,7 +132,7 @@ def test_two_holders_at_once_make_one_user(db, api, path):
     token = path.removeprefix("/join/")
     assert invites.find(db, token).state == "waiting"
     invites.use_up(db, token, "first")
-    with pytest.raises(Exception, match="opens nothing"):
+    with pytest.raises(Exception, match="no longer valid"):
         invites.use_up(db, token, "second")
 
 

@@ -28,7 +28,7 @@ def test_the_page_shows_money_calls_keys_and_what_refuses_them(boss, called):
     assert answer.status == 200, answer.text
     text = text_of(answer)
     for shown in (
-        "9.8000 USD left: calls of 1 key are refused since",
+        "9.8000 USD left: calls of 1 key have been refused since",
         "laptop. The last one:",
         "1 call refused today",
         "0 failed, 1 refused",
@@ -53,7 +53,7 @@ def test_money_that_came_in_ends_the_notice(boss, api, called):
     credit = {"amount": "5", "reason": "more"}
     assert api.call("POST", f"/api{ALICE}/credit", credit).status == 200
     text = text_of(boss.get(ALICE))
-    assert "are refused since" not in text and "1 call refused today" in text
+    assert "have been refused since" not in text and "1 call refused today" in text
 
 
 def test_a_user_without_anything_has_an_empty_page(boss, api):
