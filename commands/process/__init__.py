@@ -1,1 +1,4 @@
-"""Supervisor and worker. The supervisor's modules use the standard library and conf only."""
+"""The supervisor, the worker and the other processes of a node.
+
+The supervisor's modules import only the standard library and conf.
+"""

@@ -1,8 +1,9 @@
-"""One child process of the supervisor: started by exec, spoken to over pipes, ended for sure.
+"""A child process of the supervisor, started by exec and controlled through pipes.
 
-Standard library only. The child's standard input stays open for its life: end of file there means
-that the supervisor died, however that happened. A worker says how it is in shared memory, and its
-event loop counts there; so does the Hub's. A loop that does not count any more hangs (ADR 0034).
+Standard library only. The child's standard input stays open while the supervisor lives: an end of
+file there means that the supervisor died, for whatever reason. A worker reports its state in shared
+memory, where its event loop also counts its turns; the Hub's loop counts too. A loop that stops
+counting hangs (ADR 0034).
 """
 
 import json
@@ -16,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from commands.process.metrics import WordReader
 from commands.process.worker_state import StateReader
 
-STOP_S = 2.5  # from "stop" to SIGKILL: all is over within 3 s
+STOP_S = 2.5  # from the order to stop to SIGKILL: everything has ended within 3 s
 
 EARLY_DEATH_S = 5.0
 FIRST_BACK_OFF_S = 0.5
@@ -24,14 +25,15 @@ MAX_BACK_OFF_S = 30.0
 
 COMPANION_END_S = 0.4
 LOOK_EVERY_S = 1.0
-CLOSE_LOOKS = 2  # without a beat until a slot's socket is closed
-SILENT_LOOKS = 15  # without a beat until a process counts as hanging
-START_LOOKS = 60  # the same from its start
-DOWN_LOOKS = 3  # without a new state until it is shown as down
+CLOSE_LOOKS = 2  # looks without a beat until a slot's socket is closed
+SILENT_LOOKS = 15  # looks without a beat until a process counts as hanging
+START_LOOKS = 60  # the same for a process that has just started
+DOWN_LOOKS = 3  # looks without a beat until the Hub is reported as down
 
 SMALL: Mapping[str, str] = {"PYTHONMALLOC": "malloc"}
-"""Of the Hub: Python's own allocator gives memory back by the mebibyte, and after large pages
-seldom. 65 MiB instead of 70 after 350 pages of a MariaDB, for a tenth more of CPU (ADR 0047)."""
+"""The Hub's environment. Python's own allocator returns memory by the mebibyte, and seldom after
+large pages. malloc needs 65 MiB instead of 70 after 350 pages from a MariaDB, and a tenth more CPU
+(ADR 0047)."""
 _OURS = (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
 
 
@@ -42,7 +44,7 @@ class BackOff:
         self._next_s = FIRST_BACK_OFF_S
 
     def died(self, lived_s: float) -> float:
-        """Return the delay, s: none after a long life, longer with each early death."""
+        """Return the delay in seconds: 0 after a long life, and longer after each early death."""
         if lived_s >= EARLY_DEATH_S:
             self._next_s = FIRST_BACK_OFF_S
             return 0.0
@@ -52,15 +54,15 @@ class BackOff:
 
 
 class Silence:
-    """Looks in a row that found no beat of an event loop. Looks are counted, not seconds: while a
-    machine sleeps, nobody beats and nobody looks."""
+    """Consecutive looks that found no beat of an event loop. Looks are counted instead of seconds,
+    because nothing beats and nothing looks while a machine sleeps."""
 
     def __init__(self, allowance: int = 0) -> None:
         self.looks = -allowance
         self.next_look = 0.0
 
     def look(self, now: float, *, beaten: bool) -> None:
-        """Note a beat at once, and its absence LOOK_EVERY_S after the last beat or look."""
+        """Record a beat at once, and a missing one LOOK_EVERY_S after the last beat or look."""
         if beaten:
             self.looks = 0
         elif now >= self.next_look:
@@ -83,11 +85,12 @@ class Child:
         descriptors: Sequence[int] = (),
         environ: Mapping[str, str] | None = None,
     ) -> None:
-        # Ctrl-C and the end of a terminal reach every process of the group; the supervisor decides
-        # what follows. A blocked signal stays blocked over exec: no gap at the start.
+        # Ctrl-C and the end of a terminal reach every process of the group, but the supervisor
+        # decides what happens. A blocked signal stays blocked over exec, so the child is never
+        # exposed to it.
         signal.pthread_sigmask(signal.SIG_BLOCK, _OURS)
         try:
-            # What children say goes to stderr; their stdout would mix with what a command prints.
+            # Children write to stderr: their stdout would mix with the output of a command.
             self._process = subprocess.Popen(
                 command,
                 stdin=subprocess.PIPE,
@@ -106,11 +109,11 @@ class Child:
 
     @property
     def exit_code(self) -> int | None:
-        """None while it runs; negative: the signal that ended it."""
+        """Return the exit code: None while the process runs, negative if a signal ended it."""
         return self._process.poll()
 
     def send(self, message: Mapping[str, object]) -> None:
-        """One JSON line to its standard input; a child that has gone or hangs misses it."""
+        """Write one line of JSON to its standard input. A child that ended or hangs misses it."""
         try:
             self._stdin.write(json.dumps(message).encode() + b"\n")
         except (BrokenPipeError, BlockingIOError):
@@ -153,7 +156,7 @@ class Worker(Child):
         self.leaving = False
         self.forced = False
         self.silence = Silence(START_LOOKS - SILENT_LOOKS)
-        self.hung = False  # it was killed for it
+        self.hung = False  # it was killed because it hung
         self._stop_at: float | None = None
         self._kill_at: float | None = None
         self._reader = StateReader()
@@ -178,7 +181,8 @@ class Worker(Child):
         self.counts.close()
 
     def read_state(self, now: float) -> bool:
-        """Take what it has written since the last time; True when its loop takes connections."""
+        """Read the state that the worker has written since the last call. Return whether its loop
+        accepts connections."""
         beaten = self._reader.beaten()
         self.silence.look(now, beaten=beaten)
         state = self._reader.read()
@@ -188,7 +192,7 @@ class Worker(Child):
         return beaten and not self.leaving
 
     def not_ready_because(self) -> str | None:
-        """None: it takes calls."""
+        """Return why the worker takes no calls, or None if it takes them."""
         if not self.state:
             return "starting"
         if self.silence.looks >= CLOSE_LOOKS:
@@ -198,20 +202,20 @@ class Worker(Child):
         return str(self.state.get("why") or "not ready")
 
     def drain(self, limit_s: float) -> None:
-        """Let it finish its calls and go; it is stopped when that takes longer."""
+        """Let the worker finish its calls and end. It is stopped after `limit_s` seconds."""
         self.leaving = True
         self._stop_at = time.monotonic() + limit_s
         self.send({"cmd": "drain"})
 
     def stop(self) -> None:
-        """End it within 3 s."""
+        """End the worker within 3 s."""
         if self._kill_at is None:
             self.leaving = self.forced = True
             self._kill_at = time.monotonic() + STOP_S
             self.send({"cmd": "stop"})
 
     def enforce(self, now: float) -> None:
-        """Stop or kill it when its time to drain or to stop is over."""
+        """Stop or kill the worker when its time to drain or to stop is over."""
         if self._stop_at is not None and now >= self._stop_at:
             self.stop()
         if self._kill_at is not None and now >= self._kill_at:
@@ -219,24 +223,27 @@ class Worker(Child):
 
 
 class Slot:
-    """A socket that outlives its workers, the worker on it, and when to start the next. `silence`
-    is that of all workers on the socket, one after the other. A closed socket refuses connections
-    and keeps its descriptors, so a worker that hung goes on with it."""
+    """A socket that outlives its workers, the worker on it, and the time to start the next one.
+
+    `silence` counts across all workers that use the socket in turn. A closed socket refuses
+    connections but keeps its descriptors, so a worker that hung can use it again.
+    """
 
     def __init__(self, number: int, listener: socket.socket) -> None:
         self.number = number
         self.listener = listener
         self.worker: Worker | None = None
-        self.successor: Worker | None = None  # after a reload, until it is ready
+        self.successor: Worker | None = None  # set from a reload until it is ready
         self.start_at = 0.0
-        # What comes while the first worker starts waits in the socket's queue and is served.
+        # Connections that arrive while the first worker starts wait in the socket's queue.
         self.silence = Silence(START_LOOKS - SILENT_LOOKS)
         self.closed = False
-        self.open_at = 0.0  # the next try, when it could not be opened
+        self.open_at = 0.0  # time of the next try if it could not be opened
         self._back_off = BackOff()
 
     def died(self, worker: Worker, now: float) -> float:
-        """Its worker ended unexpectedly: seconds until the next one starts."""
+        """Record that the worker ended unexpectedly. Return the seconds until the next one starts.
+        """
         delay_s = self._back_off.died(now - worker.started_at)
         self.silence.looks = max(0, self.silence.looks)
         self.worker = None
@@ -245,9 +252,11 @@ class Slot:
 
 
 class Companion:
-    """A child that is kept alive beside the workers: the demo vendor, the Hub. `orders` is told to
-    it first; its listening socket, if it has one, outlives it. The loop of one with a socket beats
-    each second; when it has not for SILENT_LOOKS it is killed, and so replaced."""
+    """A child that is kept running in addition to the workers: the demo vendor or the Hub.
+
+    It receives `orders` first. Its listening socket, if any, outlives it. If it has one, its loop
+    beats each second: after SILENT_LOOKS without a beat it is killed and started again.
+    """
 
     def __init__(
         self,
@@ -265,25 +274,25 @@ class Companion:
         self._back_off = BackOff()
         self._start_at = 0.0
         self._reader: StateReader | None = None
-        self.counts: WordReader | None = None  # of one with a socket
-        self._answered = False  # since its start
+        self.counts: WordReader | None = None  # only of a companion with a socket
+        self._answered = False  # it has beaten since its start
         self._silence = Silence()
 
     def tell(self, message: Mapping[str, object]) -> None:
-        """Send a line to a companion that takes orders."""
+        """Send a line to the companion if it takes orders."""
         if self._child is not None and self._orders is not None:
             self._child.send(message)
 
     @property
     def is_up(self) -> bool:
-        """Return whether one with a socket runs and its loop turns."""
+        """Return whether a companion with a socket runs and its loop turns."""
         return self._child is not None and self._answered and self._silence.looks < DOWN_LOOKS
 
     def tend(
         self, now: float, died: Callable[[str, int], None], counted: Callable[[WordReader], None]
     ) -> None:
-        """Start it when it does not run and its time has come; `died(name, exit code)` is told, and
-        `counted` takes what one that has ended has counted."""
+        """Start the companion if it is not running and its start is due. When it has ended, call
+        `died(name, exit code)`, and `counted` with the memory of its metrics."""
         self._look(now)
         if self._child is not None and (code := self._child.exit_code) is not None:
             if self.counts is not None:
@@ -303,7 +312,7 @@ class Companion:
                 self._start_at = now + MAX_BACK_OFF_S
 
     def _look(self, now: float) -> None:
-        """Kill one that lives and hangs."""
+        """Kill the companion if it runs but hangs."""
         if self._child is None or self._reader is None:
             return
         beaten = self._reader.beaten()
@@ -319,7 +328,7 @@ class Companion:
         self._reader = self.counts = None
 
     def renew(self, orders: Mapping[str, object]) -> None:
-        """Start it anew with other orders."""
+        """Restart the companion with other orders."""
         self._orders = orders
         if self._child is not None and self._child.exit_code is None:
             self._renewed = True

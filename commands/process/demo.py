@@ -1,6 +1,6 @@
-"""`demo`: runs the demo vendor until it is told to stop.
+"""`demo`: the demo vendor, which runs until it is stopped.
 
-quickstart starts it, and whoever tries the vendor "Demo" of the Hub's first run.
+Started by quickstart, and by users who try the vendor "Demo" of the Hub's first run.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ async def _serve(host: str, port: int, watch_stdin: bool, log_path: Path | None)
 
 
 def _watch_stdin(loop: asyncio.AbstractEventLoop, stopped: asyncio.Event) -> None:
-    # A thread with plain reads: an event loop cannot watch a stdin that is a file.
+    # A thread with plain reads, because an event loop cannot watch a stdin that is a file.
     while os.read(0, STDIN_READ_BYTES):
         pass
     loop.call_soon_threadsafe(stopped.set)

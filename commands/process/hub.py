@@ -1,7 +1,7 @@
 """`app.py hub`: the Hub's process, started by the supervisor.
 
-Reads its orders from stdin, one JSON line, then serves until the end of stdin, which means that the
-supervisor died, or until it is terminated. It shares nothing with the relay but the store.
+Reads its orders from stdin (one line of JSON), then serves until it is terminated or stdin ends,
+which means that the supervisor died. It shares only the store with the relay.
 """
 
 import asyncio
@@ -50,11 +50,11 @@ REFUSED_EXIT = 3
 STDIN_CHUNK_BYTES = 65536
 ALIVE_EVERY_S = 1.0
 TRIM_EVERY_S = 2.0
-STORE_PAUSE_S = 5.0  # until an unreachable store is tried again
+STORE_PAUSE_S = 5.0  # before an unreachable store is tried again
 
 
 class Orders(msgspec.Struct):
-    """The first orders of the supervisor to the Hub."""
+    """The supervisor's first orders to the Hub."""
 
     settings: dict[str, dict[str, object]]
     build: str
@@ -67,14 +67,14 @@ class Orders(msgspec.Struct):
 
 
 class Command(msgspec.Struct):
-    """A later order: log-level, reopen-log."""
+    """A later order: log-level or reopen-log."""
 
     cmd: str
     level: str = ""
 
 
 def main(args: Sequence[str]) -> int:
-    """Run `hub`, without click; return the exit code."""
+    """Run `hub` without click. Return the exit code."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     one_arena()
@@ -93,7 +93,7 @@ def main(args: Sequence[str]) -> int:
         return REFUSED_EXIT
     finally:
         logs.stop()
-    # A thread that waits for a database which does not answer must not hold the process up.
+    # A thread that waits for an unresponsive database must not keep the process alive.
     os._exit(0)
 
 
@@ -147,8 +147,8 @@ async def _serve(site: Site, orders: Orders, logs: LogThread) -> None:
 
 
 async def _tend(server: HubServer, state: StateWriter) -> None:
-    """Closes connections whose time is over, and tells the supervisor that the loop turns: it
-    replaces a Hub that has not said so for long."""
+    """Close connections that are over their time, and report to the supervisor that the loop turns.
+    The supervisor replaces a Hub that stops reporting."""
     while True:
         state.beat()
         server.sweep(int(asyncio.get_running_loop().time()))
@@ -157,8 +157,8 @@ async def _tend(server: HubServer, state: StateWriter) -> None:
 
 
 async def _trim() -> None:
-    """Gives back what the start and the pages leave. Each page leaves a cycle with all of its rows:
-    Python by itself would come for them after dozens of pages."""
+    """Free the memory that the start and the pages leave. Each page leaves a reference cycle with
+    all of its rows, and Python itself would collect it only after dozens of pages."""
     while trim := find_malloc_trim():
         await asyncio.sleep(TRIM_EVERY_S)
         if any(gc.get_count()[1:]):
@@ -167,8 +167,8 @@ async def _trim() -> None:
 
 
 async def _announce_first_run(site: Site) -> None:
-    """Prints the link of the first run when the store is back, if it was away at the start: else
-    the first worker has printed it."""
+    """Print the link of the first run when the store is reachable again. Does nothing if it was
+    reachable at the start: the first worker has printed the link then."""
     away = False
     while True:
         try:

@@ -1,4 +1,4 @@
-"""The counts of limits of a worker: of its node in shared memory, of all nodes in Redis."""
+"""The cells in which a worker counts limits: its node's in shared memory, all nodes' in Redis."""
 
 import importlib
 import logging
@@ -17,8 +17,8 @@ SAVED_FILE = "limits"  # in the journal's folder
 
 
 def node_cells(descriptor: int, journal_dir: str) -> SharedCells:
-    """Return the cells of the node, which find the buckets of its last run; private ones when they
-    cannot be shared."""
+    """Return the cells of the node, with the buckets that the last run saved. Return private cells
+    if the memory cannot be shared."""
     try:
         return SharedCells(descriptor, saved=Path(journal_dir) / SAVED_FILE)
     except IncompatibleMemory as error:
@@ -27,7 +27,7 @@ def node_cells(descriptor: int, journal_dir: str) -> SharedCells:
 
 
 def save(cells: SharedCells) -> None:
-    """Keep the buckets for the next start. Not on the loop."""
+    """Save the buckets for the next start. Blocks, so it must not run on the loop."""
     try:
         cells.save()
     except OSError as error:
@@ -35,10 +35,10 @@ def save(cells: SharedCells) -> None:
 
 
 def remote_cells(url: str, worker: str) -> "RemoteCells | None":
-    """Return the cells of all nodes, if limits.url is set. Raises ConfigError."""
+    """Return the cells of all nodes if limits.url is set, else None. Raises ConfigError."""
     if not url:
         return None
-    # By name: the library takes memory that most gateways do not need.
+    # Imported by name: the library takes memory that most gateways do not need.
     remote: Any = importlib.import_module("handlers.relay.limits.remote")
     try:
         cells: RemoteCells = remote.RemoteCells(remote.with_password(url), worker)

@@ -1,11 +1,12 @@
 """Listening sockets of the supervisor. Standard library only.
 
-One SO_REUSEPORT socket for each worker slot spreads connections evenly, but alone it would let a
-second gateway share the port unseen. So the first socket is bound without the option, which the
-kernel refuses when anybody else has the port, and is given it afterwards for the others to join.
+One SO_REUSEPORT socket for each worker slot spreads connections evenly. But the option alone would
+let a second gateway share the port unnoticed. So the first socket is bound without it, which the
+kernel refuses if another process has the port, and gets the option afterwards so that the others
+can join.
 
 A socket is closed to clients by shutdown(2), which holds for the descriptors of all processes: a
-hung worker cannot close its own. The socket stays bound, and listen(2) opens it for all again.
+hung worker cannot close its own. The socket stays bound, and listen(2) opens it again for all.
 """
 
 import errno
@@ -21,7 +22,8 @@ _Address = tuple[socket.AddressFamily, Any]  # what bind() takes depends on the 
 
 
 def bind(section: str, host: str, port: int, count: int = 1) -> list[socket.socket]:
-    """`count` listening sockets on one address; StartError names the setting section.port."""
+    """Return `count` listening sockets on one address. Raises StartError, which names the setting
+    section.port."""
     address = _resolve(section, host, port)
     sockets: list[socket.socket] = []
     try:
@@ -42,7 +44,7 @@ def bind(section: str, host: str, port: int, count: int = 1) -> list[socket.sock
 def _resolve(section: str, host: str, port: int) -> _Address:
     try:
         addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    except (OSError, UnicodeError) as error:  # a name that cannot be one
+    except (OSError, UnicodeError) as error:  # UnicodeError: not a valid host name
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise StartError(f"{section}.host {host}: {reason}") from None
     return addresses[0][0], addresses[0][4]
@@ -52,7 +54,7 @@ def _bound(address: _Address, *, shared: bool) -> socket.socket:
     family, where = address
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:
-        # connections of an earlier gateway that are still closing must not keep the port
+        # connections of an earlier gateway that are still closing must not block the port
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if shared:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
@@ -71,16 +73,16 @@ def _reason(section: str, host: str, port: int, error: OSError) -> str:
 
 
 def shut(listener: socket.socket) -> None:
-    """Refuse connections, those in the queue included; `reopen` takes them again."""
+    """Refuse connections, including those in the queue, until `reopen`."""
     try:
         listener.shutdown(socket.SHUT_RDWR)
     except OSError as error:
-        if error.errno != errno.ENOTCONN:  # it is shut
+        if error.errno != errno.ENOTCONN:  # it is shut already
             raise
 
 
 def reopen(listener: socket.socket) -> None:
-    """Listen again after `shut`. Raises OSError when another program listens there by now."""
+    """Listen again after `shut`. Raises OSError if another program listens there now."""
     listener.listen(BACKLOG_CONNECTIONS)
 
 

@@ -1,9 +1,9 @@
-"""Log lines: their two forms, where they go, and the credentials that are masked in them.
+"""Log lines: their two formats, their destination, and the masking of credentials.
 
-Every line of every process has one of these forms: JSON objects, or text as `AT LEVEL LOGGER:
-MESSAGE NAME=VALUE …`. The worker hands them to its log thread, which knows none. All processes of a
-node append to the same file; each line is one write, so lines do not mix. Nothing logs a credential
-on purpose; the mask is for texts of others that end up in a line: an exception's message, a URL, a
+Every line of every process is either a JSON object or text, `AT LEVEL LOGGER: MESSAGE NAME=VALUE
+…`. The worker passes them to its log thread, which does not know the formats. All processes of a
+node append to the same file, and each line is a single write, so lines do not mix. No code logs a
+credential on purpose. The mask is for foreign texts in a line: an exception's message, a URL, a
 model's name. Standard library only.
 """
 
@@ -47,8 +47,8 @@ _MODE = 0o640
 
 
 class LogFile:
-    """The file of `log.file`, which can be moved away and opened anew. Without one (""), and while
-    it cannot be opened, lines go to standard error."""
+    """The file of `log.file`, which can be moved away and reopened. Lines go to standard error if
+    the setting is empty, or while the file cannot be opened."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -56,16 +56,16 @@ class LogFile:
         self.reopen()
 
     def write(self, line: bytes) -> None:
-        """Write a line. Raises OSError when the disk refuses it, or nobody reads standard error."""
+        """Write a line. Raises OSError if the disk refuses it or nothing reads standard error."""
         if self._file < 0:
-            stream = sys.stderr.buffer  # as it is now
+            stream = sys.stderr.buffer  # looked up each time, because it can be replaced
             stream.write(line)
             stream.flush()
         else:
             os.write(self._file, line)
 
     def reopen(self) -> None:
-        """Open the file of that name, which may be a new one. Never raises."""
+        """Open the file at the path again, which may be a new one. Never raises."""
         if not self._path:
             return
         before = self._file
@@ -88,7 +88,7 @@ class LogFile:
 
 
 LineForm = Callable[[int, str, str, str, Mapping[str, object]], str]
-"""at_ms, level, logger, message, further fields -> a line without its end."""
+"""(at_ms, level, logger, message, further fields) -> a line without its end."""
 
 LEVELS = ("debug", "info", "warning", "error")
 
@@ -111,7 +111,7 @@ def text_line(
 
 
 FORMS: Mapping[str, LineForm] = {"json": json_line, "text": text_line}
-"""By `log.format`."""
+"""The formats, by the values of `log.format`."""
 
 
 def stamp(at_ms: int) -> str:
@@ -121,7 +121,8 @@ def stamp(at_ms: int) -> str:
 
 
 def _word(value: object) -> str:
-    """Return a value as one word: a model's name is the caller's and could imitate our lines."""
+    """Return a value as one word. A model's name comes from the caller and could imitate log lines.
+    """
     if isinstance(value, bool):
         return "true" if value else "false"
     text = str(value)
@@ -130,7 +131,7 @@ def _word(value: object) -> str:
 
 
 class Log:
-    """Writes lines of at least one level, as JSON objects or as text."""
+    """A log that writes lines of at least one level, as JSON objects or as text."""
 
     def __init__(self, level: str, form: str, sink: LogFile) -> None:
         self.level, self._form, self._sink = level, FORMS[form], sink
@@ -140,7 +141,7 @@ class Log:
         self.level, self._form, self._sink = level, FORMS[form], sink
 
     def reopen(self) -> None:
-        """Open the file anew after it was moved away."""
+        """Reopen the file after it was moved away."""
         self._sink.reopen()
 
     def info(self, message: str, **fields: object) -> None:

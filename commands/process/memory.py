@@ -1,11 +1,11 @@
-"""The process's memory policy: no long stops by the garbage collector, freed memory given back.
+"""The process's memory policy: no long pauses for garbage collection, freed memory returned.
 
 Belongs here: when to collect and when to trim. Does not belong here: what is freed. Imported by the
 command that composes the relay.
 
-Why: with 5,000 open streams one full collection stops the process for 0.3 s, while the relay leaves
-nearly no cyclic garbage; and the C library keeps the holes that request bodies of long streams
-leave behind unless it is asked to return them (0.05 to 6 ms a time).
+With 5,000 open streams one full collection stops the process for 0.3 s, although the relay leaves
+nearly no cyclic garbage. And the C library keeps the holes that request bodies of long streams
+leave, unless it is asked to return them (0.05 to 6 ms each time).
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from typing import cast
 from tornado.ioloop import IOLoop
 from tornado.platform.asyncio import BaseAsyncIOLoop
 
-M_MMAP_THRESHOLD, M_ARENA_MAX = -3, -8  # of mallopt
+M_MMAP_THRESHOLD, M_ARENA_MAX = -3, -8  # parameters of mallopt
 LARGE_BYTES = 64 * 1024
-YOUNG_INTERVAL_S = 1.0  # short, so that what was made since the last time is little
+YOUNG_INTERVAL_S = 1.0  # short, so that few objects are new since the last time
 TRIM_EVERY_TICKS = 5
 FULL_EVERY_TICKS = 600
-FULL_MAX_STREAMS = 50  # with more open a full collection would hold them up noticeably
+FULL_MAX_STREAMS = 50  # with more open, a full collection would delay them noticeably
 
 
 def find_malloc_trim() -> Callable[[int], int] | None:
-    """Return glibc's malloc_trim; None where the C library has none (musl, macOS)."""
+    """Return glibc's malloc_trim, or None if the C library has none (musl, macOS)."""
     try:
         return cast("Callable[[int], int]", ctypes.CDLL(None).malloc_trim)
     except (OSError, AttributeError):
@@ -37,16 +37,20 @@ def find_malloc_trim() -> Callable[[int], int] | None:
 
 
 def one_arena() -> None:
-    """Make all threads share one malloc arena, for processes in which few work at a time, with
-    large blocks outside of it: their holes would stay, and the C library raises this bound with
-    each large block that is freed unless it is set."""
-    with contextlib.suppress(OSError, AttributeError):  # no glibc
+    """Make all threads share one malloc arena, and allocate large blocks outside of it.
+
+    For processes in which few threads work at a time. Holes of large blocks would stay in the
+    arena. The threshold for them is set because the C library otherwise raises it with each large
+    block that is freed.
+    """
+    with contextlib.suppress(OSError, AttributeError):  # not glibc
         ctypes.CDLL(None).mallopt(M_ARENA_MAX, 1)
         ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, LARGE_BYTES)
 
 
 class MemoryPolicy:
-    """Runs from `start` to `stop` on one loop; `streams` says how many are open."""
+    """The memory policy of one loop, from `start` to `stop`; `streams` returns how many are open.
+    """
 
     def __init__(self, streams: Callable[[], int]) -> None:
         self._streams = streams
@@ -57,7 +61,8 @@ class MemoryPolicy:
         self._last_full = 0
 
     def start(self, io_loop: IOLoop) -> None:
-        """Freeze what exists, which should be everything long-lived, and begin."""
+        """Start the policy, and freeze all existing objects, which should be the long-lived ones.
+        """
         gc.collect()
         gc.freeze()
         gc.disable()

@@ -1,12 +1,13 @@
 """Metrics of a node: the memory in which each process counts, and the text of a scrape.
 
-A file of the supervisor for each worker (ADR 0018, ADR 0021): a header of two words, the words of
-all series, and behind them the names of the series, one JSON line each, in the order in which they
-were made. Only its worker writes it. A word is one aligned store of 64 bits, so it is never torn; a
-name is there before the header counts it. What was counted stays readable when the worker is
-killed. The series of all workers are printed as one, in Prometheus' text form; written here and not
-by prometheus-client, which the supervisor would have to keep in memory and which takes ten times as
-long; tests read it with that library's parser.
+The supervisor has a file for each worker (ADR 0018, ADR 0021): a header of two words, then the
+words of all series, then the names of the series, one line of JSON each, in order of creation. Only
+its worker writes it. A word is one aligned store of 64 bits, so it is never torn. A name is written
+before the header counts it. Counts stay readable when the worker is killed.
+
+The series of all workers are added up and printed in Prometheus' text format. The code for that is
+here because the supervisor would have to keep prometheus-client in memory, which is also ten times
+as slow. Tests read the text with that library's parser.
 """
 
 import json
@@ -22,32 +23,32 @@ from typing import NamedTuple
 from conf import metrics as names
 from conf.metrics import COUNTED, METRICS, Metric
 
-WORDS = 1 << 20  # of 8 bytes; only pages that are used take memory
+WORDS = 1 << 20  # of 8 bytes; only pages in use take memory
 NAMES_MAX_BYTES = 1 << 24
 ABSENT = (1 << 64) - 1
-"""The value of a gauge that is not there any more."""
+"""The value of a gauge that no longer exists."""
 
 _HEADER = struct.Struct("<QQ")  # words in use, bytes of names
-SCRATCH = 2  # index of words that nobody reads, enough for any series
+SCRATCH = 2  # index of words that nothing reads, enough for any series
 _FIRST = SCRATCH + max(metric.words for metric in COUNTED.values())
 _NAMES_AT = WORDS * 8
 
 
 class WordTable:
-    """The worker's side of the file; `words` may be changed by index, `memory` is their bytes."""
+    """The worker's side of the file: `words` may be changed by index, `memory` has their bytes."""
 
     def __init__(self, descriptor: int) -> None:
-        # All of it through memory: a limit on the size of files must not fail a call that counts.
+        # Written through memory only: a file size limit must not fail a call that counts.
         os.ftruncate(descriptor, _NAMES_AT + NAMES_MAX_BYTES)
         self.memory = mmap.mmap(descriptor, _NAMES_AT + NAMES_MAX_BYTES)
         self.words = memoryview(self.memory)[:_NAMES_AT].cast("Q")
-        self.dropped = 0  # series that found no room
+        self.dropped = 0  # series that did not fit
         self._used = _FIRST
         self._names_bytes = 0
         self.words[0], self.words[1] = self._used, 0
 
     def add(self, metric: Metric, labels: tuple[str, ...]) -> int:
-        """The index of the first word of a new series; SCRATCH when there is no room."""
+        """Add a series and return the index of its first word, or SCRATCH if there is no room."""
         first = self._used
         line = json.dumps([metric.name, labels, first]).encode() + b"\n"
         if first + metric.words > WORDS or self._names_bytes + len(line) > NAMES_MAX_BYTES:
@@ -57,13 +58,13 @@ class WordTable:
         self.memory[at : at + len(line)] = line
         self._used += metric.words
         self._names_bytes += len(line)
-        # The words first: a name that the reader finds has its words.
+        # Only now: the reader must find the words of each name that it finds.
         self.words[0], self.words[1] = self._used, self._names_bytes
         return first
 
 
 class Series(NamedTuple):
-    """A series and where its words begin."""
+    """A series and the index of its first word."""
 
     metric: Metric
     labels: tuple[str, ...]
@@ -71,7 +72,7 @@ class Series(NamedTuple):
 
 
 class WordReader:
-    """The supervisor's side; it makes the file. Raises OSError."""
+    """The supervisor's side, which creates the file. Raises OSError."""
 
     def __init__(self) -> None:
         self.descriptor = os.memfd_create("sluice-metrics", os.MFD_CLOEXEC)
@@ -79,7 +80,7 @@ class WordReader:
         self._names_bytes = 0
 
     def read(self) -> "array[int]":
-        """The words as they are; `series` names those that were there."""
+        """Return a copy of the words; `series` lists the series that existed then."""
         head = os.pread(self.descriptor, _HEADER.size, 0)
         words = array("Q")
         if len(head) < _HEADER.size:
@@ -109,20 +110,20 @@ Sample = tuple[Metric, tuple[str, ...], float]
 
 
 class Totals:
-    """Adds up workers. Counters of those that have ended stay; their gauges go."""
+    """The sums over all workers. Counters of ended workers are kept, their gauges are dropped."""
 
     def __init__(self) -> None:
         self._ended: dict[Key, list[int]] = {}
 
     def ended(self, reader: WordReader) -> None:
-        """A worker has ended: what it counted is kept."""
+        """Keep the counts of a worker that has ended."""
         words = reader.read()
         for series in reader.series:
             if series.metric.kind != "gauge":
                 _add(self._ended, series, words)
 
     def read(self, readers: Iterable[WordReader]) -> Mapping[Key, list[int]]:
-        """The words of every metric's series, over all workers."""
+        """Return the words of every metric's series, over all workers."""
         totals = {key: list(words) for key, words in self._ended.items()}
         for reader in readers:
             words = reader.read()
@@ -151,7 +152,7 @@ def _add(totals: dict[Key, list[int]], series: Series, words: "array[int]") -> N
 
 
 def _buckets(metric: Metric) -> str:
-    """Return a histogram's lines of buckets as a format: 0 stands before the bound, then counts."""
+    """Return the format of a histogram's lines of buckets: {0} is the text before the bound."""
     bounds = (*(f"{bound / metric.per:.15g}" for bound in metric.bounds), "+Inf")
     lines = (f'{{0}}{bound}"}}}} {{{place}}}\n' for place, bound in enumerate(bounds, 1))
     return "".join(lines)
@@ -181,8 +182,8 @@ def _parts(labels: tuple[str, ...], words: list[int]) -> Iterator[tuple[Key, lis
 
 
 def percentile_ms(totals: Mapping[Key, list[int]], metric: Metric, percent: int) -> float | None:
-    """Return a percentile over all series of a histogram, interpolated within a bucket; at most the
-    last bound. None without a measurement."""
+    """Return a percentile over all series of a histogram, interpolated within a bucket and at most
+    the last bound. None without a measurement."""
     series = [words[:-1] for (name, _), words in totals.items() if name == metric.name]
     buckets: list[int] = [sum(counts) for counts in zip(*series, strict=True)]
     left: float = sum(buckets) * percent / 100
@@ -203,7 +204,7 @@ _BUCKETS = {
 
 
 def text_of(totals: Mapping[Key, list[int]], own: Iterable[Sample]) -> bytes:
-    """The body of a scrape; `own` are the supervisor's samples."""
+    """Return the body of a scrape; `own` are the supervisor's samples."""
     lines: dict[str, list[str]] = {name: [] for name in METRICS}
     for (name, labels), words in totals.items():
         metric = METRICS[name]
@@ -249,7 +250,7 @@ def _escaped(value: str) -> str:
 
 
 def _number(value: int, per: int) -> str:
-    """Exact: a cost of many digits is not a float's."""
+    """Format without floats: a cost has more digits than a float holds."""
     if per == 1:
         return str(value)
     whole, rest = divmod(value, per)

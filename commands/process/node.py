@@ -1,7 +1,7 @@
-"""The journal folder of this node: held by one `serve` at a time, and home of the node's name.
+"""The journal folder of this node: locked by one `serve` at a time; it also has the node's name.
 
-Standard library only; used by the supervisor. The lock is flock, so it ends with the process,
-however that ends.
+Standard library only; used by the supervisor. The lock is flock, so it ends with the process, for
+whatever reason that ends.
 """
 
 import fcntl
@@ -14,7 +14,7 @@ from pathlib import Path
 LOCK_NAME = "serve.lock"
 MAX_LOCK_BYTES = 64
 DRAINING = "draining"
-PARKED_NAME = "parked.ndjson"  # store/calls/writer.py writes it; nothing of store is imported here
+PARKED_NAME = "parked.ndjson"  # store/calls/writer.py writes it; this module must not import store
 PARKED_COUNT_BYTES = 16 * 1024 * 1024
 NAME_FILE = "node"
 PLACES_FILE = "places.json"
@@ -24,11 +24,12 @@ MAX_NAME_CHARS = 64
 
 
 class StartError(Exception):
-    """The gateway cannot start; the message names the setting and what to do."""
+    """An error that prevents the start. The message names the setting and the remedy."""
 
 
 class PortTaken(StartError):
-    """Somebody else listens on section.port; what to do depends on how the gateway was started."""
+    """An error for a port that another process listens on. The remedy depends on the start command.
+    """
 
     def __init__(self, section: str, host: str, port: int) -> None:
         super().__init__(f"{section}.port {port} on {host} is in use by another program or gateway")
@@ -37,7 +38,8 @@ class PortTaken(StartError):
 
 
 def claim(folder: Path) -> int:
-    """Lock the folder, made when missing, for the life of the process; the lock's descriptor."""
+    """Lock the folder for the life of the process, creating it if it is missing. Return the lock's
+    descriptor."""
     try:
         folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
         lock = os.open(folder / LOCK_NAME, os.O_RDWR | os.O_CREAT, 0o600)
@@ -55,7 +57,7 @@ def claim(folder: Path) -> int:
 
 
 def tell_draining(lock: int) -> None:
-    """Whoever wants the folder is told that its holder is about to end."""
+    """Record in the lock file that the holder is draining, for others that want the folder."""
     os.pwrite(lock, f"{os.getpid()} {DRAINING}".encode(), 0)
 
 
@@ -73,18 +75,18 @@ def _holder(written: str) -> str:
 
 
 def name_of(folder: Path) -> str:
-    """The node's name, made at the first start; the folder has to be claimed."""
+    """Return the node's name, creating it at the first start. The folder has to be claimed."""
     path = folder / NAME_FILE
     try:
         if not path.exists():
-            _put(path, _made_name() + "\n")  # a crash leaves no empty name
+            _put(path, _made_name() + "\n")  # a crash leaves no empty file
         return path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise StartError(f"journal.dir: {path}: {error}") from None
 
 
 def written_name(folder: Path) -> str:
-    """Return the node's name by its journal folder; "": never started, or not ours."""
+    """Return the node's name from its journal folder; "" if it never started or is not readable."""
     try:
         return (folder / NAME_FILE).read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError):
@@ -92,8 +94,8 @@ def written_name(folder: Path) -> str:
 
 
 def holder_of(folder: Path) -> int | None:
-    """Return the first process of the gateway that runs on the folder; None: there is none, or it
-    is not seen from here, since it is in another container."""
+    """Return the pid of the first process of the gateway that runs on the folder. None if there is
+    no such process, or if it is in another container and not visible from here."""
     path = folder / LOCK_NAME
     try:
         pid = int(path.read_bytes()[:MAX_LOCK_BYTES].split()[0])
@@ -101,13 +103,14 @@ def holder_of(folder: Path) -> int | None:
         locks = Path("/proc/locks").read_text(encoding="ascii")
     except (OSError, ValueError, IndexError):
         return None
-    # Asked, not tried: a lock that is taken to try it would keep a gateway from starting.
+    # Read from /proc: taking the lock as a test would keep a gateway from starting.
     return pid if re.search(rf" FLOCK .* {pid} \S+:{inode} ", locks) else None
 
 
 def tell_places(folder: Path, ops: Mapping[str, object], secrets: Path) -> None:
-    """Leave the fields `enabled`, `host`, `port` of the ops port and the path of the secrets for
-    commands, to which --set and environment of the node are unknown. The folder has to be claimed.
+    """Write the fields `enabled`, `host`, `port` of the ops port and the path of the secrets for
+    commands, which do not know the node's --set options and environment. The folder has to be
+    claimed.
     """
     path = folder / PLACES_FILE
     places = {"ops": {name: ops[name] for name in OPS_FIELDS}, "secrets": str(secrets)}
@@ -118,7 +121,8 @@ def tell_places(folder: Path, ops: Mapping[str, object], secrets: Path) -> None:
 
 
 def written_places(folder: Path) -> tuple[dict[str, object], Path | None]:
-    """Return what `tell_places` left; empty and None without it, or if power was lost meanwhile."""
+    """Return what `tell_places` wrote; empty and None if that is missing or was lost in a power
+    cut."""
     try:
         places = json.loads((folder / PLACES_FILE).read_bytes())
         return {name: places["ops"][name] for name in OPS_FIELDS}, Path(places["secrets"])
@@ -127,16 +131,16 @@ def written_places(folder: Path) -> tuple[dict[str, object], Path | None]:
 
 
 def parked_in(folder: Path) -> int:
-    """Return the number of parked lines and records of the journal, as far as counted."""
+    """Return the number of parked lines and records of the journal, counted up to a limit."""
     try:
         with open(folder / PARKED_NAME, "rb") as file:
             return file.read(PARKED_COUNT_BYTES).count(b"\n")
-    except OSError:  # there is none; or a log line of the worker has to do
+    except OSError:  # there is none, or it is unreadable, which a worker logs
         return 0
 
 
 def _put(path: Path, text: str) -> None:
-    """Write a whole file, or none."""
+    """Write the whole file or nothing."""
     fresh = path.with_suffix(".new")
     fresh.write_text(text, encoding="utf-8")
     fresh.replace(path)

@@ -1,6 +1,6 @@
-"""This node's clock against the database's, for log, metrics and `status`.
+"""The difference of this node's clock from the database's, for log, metrics and `status`.
 
-Ids, days and windows go by the node's clock, what machines compare with each other by the
+Ids, days and windows use the node's clock. Times that machines compare with each other are the
 database's (ADR 0016). Part of the worker; called in its writer's thread.
 """
 
@@ -18,7 +18,8 @@ WARN_MS = 60_000
 
 
 class NodeClock:
-    """`lead_ms`: the lead of the node's clock over the database's; None before the first look."""
+    """The comparison of the clocks. `lead_ms`: the lead of the node's clock over the database's;
+    None before the first comparison."""
 
     def __init__(self) -> None:
         self.lead_ms: int | None = None
@@ -26,8 +27,8 @@ class NodeClock:
         self._wrong = False
 
     def look(self, db: peewee.Database) -> None:
-        """Compare the clocks once a minute; log when they differ by a minute, and when they agree
-        again. Raises StoreUnavailable."""
+        """Compare the clocks once a minute. Log when they begin to differ by a minute, and when
+        they agree again. Raises StoreUnavailable."""
         now = time.monotonic()
         if now < self._next_look:
             return

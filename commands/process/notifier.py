@@ -1,8 +1,8 @@
-"""State reports to systemd by its datagram protocol, sd_notify(3): a unit of Type=notify waits
-for READY=1 and restarts a gateway that stops sending WATCHDOG=1.
+"""State reports to systemd by its datagram protocol, sd_notify(3). A unit of Type=notify waits for
+READY=1, and restarts a gateway that stops sending WATCHDOG=1.
 
-Without NOTIFY_SOCKET in the environment, and when nobody listens there, nothing is sent: a service
-manager that is gone must not end the gateway.
+Nothing is sent without NOTIFY_SOCKET in the environment or if nothing listens there: a service
+manager that ended must not end the gateway.
 """
 
 import os
@@ -14,12 +14,12 @@ _US = 1_000_000
 
 
 class Notifier:
-    """The service manager of this process, if there is one. The variables are taken out of the
-    environment: they are not for the processes started here."""
+    """The service manager of this process, if any. Its variables are removed from the environment,
+    because they are not meant for the processes started here."""
 
     def __init__(self, environ: MutableMapping[str, str]) -> None:
         address = environ.pop("NOTIFY_SOCKET", "")
-        # "@" stands for the NUL byte of a name that is no file
+        # "@" stands for the NUL byte of an abstract socket, which is not a file
         self._address = "\0" + address[1:] if address.startswith("@") else address
         self._interval_s = _interval_s(environ)
         self._beat_at = 0.0
@@ -27,7 +27,7 @@ class Notifier:
         self._last_status = ""
 
     def tend(self, now: float, not_ready_because: str | None) -> None:
-        """Report that the loop turns, and once that the gateway is ready; call it at every turn."""
+        """Report that the loop turns, and once that the gateway is ready. Called at every turn."""
         if not self._address:
             return
         if not self._ready:
@@ -40,7 +40,7 @@ class Notifier:
             self._send("WATCHDOG=1")
 
     def stopping(self) -> None:
-        self._ready = True  # whatever it was: it will not be
+        self._ready = True  # no READY=1 from now on
         self._send("STOPPING=1")
         self._report_status("draining: running calls finish")
 
@@ -58,11 +58,11 @@ class Notifier:
                 sender.setblocking(False)
                 sender.sendto(line.encode("utf-8", "replace"), self._address)
         except OSError:
-            pass  # gone, or its queue is full: the next report replaces this one
+            pass  # no listener, or its queue is full: the next report replaces this one
 
 
 def _interval_s(environ: MutableMapping[str, str]) -> float:
-    """Return half of systemd's watchdog time-out, s; 0 without a watchdog."""
+    """Return half of systemd's watchdog time-out in seconds; 0 without a watchdog."""
     text, pid = environ.pop("WATCHDOG_USEC", ""), environ.pop("WATCHDOG_PID", "")
     if not text.isascii() or not text.isdecimal() or pid not in ("", str(os.getpid())):
         return 0.0

@@ -49,13 +49,13 @@ class Gateway(Protocol):
 
 
 class OpsAnswers:
-    """The routes of the ops port, and what they need to remember."""
+    """The routes of the ops port and their state."""
 
     def __init__(self, gateway: Gateway) -> None:
         self.restarts = 0
         self._gateway = gateway
-        self._bound = gateway.loaded.settings.ops  # as it was when its port was bound
-        self._out_of_rotation = False  # POST /drain: not ready, all else goes on
+        self._bound = gateway.loaded.settings.ops  # the settings in force when its port was bound
+        self._out_of_rotation = False  # after POST /drain: not ready, but everything else continues
         self._totals = metrics.Totals()
         self._reload_ok = True
         self._reloaded_at = time.time()
@@ -72,8 +72,8 @@ class OpsAnswers:
         }
 
     def guard(self) -> Guard:
-        """Return the guard by the settings in force; the address, and beyond loopback its need of a
-        token, are those of the start."""
+        """Return the guard by the current settings. The address, and whether a token is needed
+        beyond loopback, are those of the start."""
         ops, bound = self._gateway.loaded.settings.ops, self._bound
         token = ops.token or ("" if is_loopback(bound.host) else bound.token)
         return Guard(frozenset((bound.host.lower(), *ops.hosts)), token)
@@ -87,7 +87,7 @@ class OpsAnswers:
             self._reloaded_at = time.time()
 
     def _livez(self, body: bytes) -> Answer:
-        """Answer 503 when every slot hangs, but not during a drain, which empties slots."""
+        """Answer 503 if every slot hangs, except during a drain, which empties slots."""
         self._gateway.read_states(time.monotonic())
         hang = all(slot.silence.hangs for slot in self._gateway.slots)
         if hang and not self._gateway.draining:
@@ -153,19 +153,19 @@ class OpsAnswers:
         }
 
     def _clock_lead_s(self) -> float | None:
-        """Return how far the node's clock is ahead of the database's, as the oldest worker has
-        seen; None before a worker has reached the store."""
+        """Return the lead of the node's clock over the database's, as the oldest worker has
+        measured it; None before a worker has reached the store."""
         states = (worker.state.get("clock_lead_ms") for worker in self._gateway.workers())
         return next((lead / 1000 for lead in states if isinstance(lead, int)), None)
 
     def _limits_up(self) -> bool | None:
-        """Return whether Redis counts limits for all workers; None: it is not set up."""
+        """Return whether Redis counts limits for all workers; None if it is not set up."""
         states = [worker.state.get("limits_up") for worker in self._gateway.workers()]
         ups = [up for up in states if isinstance(up, bool)]
         return all(ups) if ups else None
 
     def _measured(self) -> dict[str, object]:
-        """Return percentiles over all workers, since the start of the node."""
+        """Return percentiles over all workers since the start of the node."""
         totals, ms = self._totals.read(self._gateway.counts()), metrics.percentile_ms
         return {
             name: {f"p{percent}": ms(totals, metric, percent) for percent in (50, 99)}
@@ -177,7 +177,7 @@ class OpsAnswers:
         return HTTPStatus.OK, {"level": self._gateway.log.level, "configured": configured}
 
     def _set_level(self, body: bytes) -> Answer:
-        """Set the level from `{"level": "debug"}`, or the word alone."""
+        """Set the level from `{"level": "debug"}` or the word alone."""
         level = _level_in(body)
         if level is None:
             remedy = f'PUT {{"level": "…"}}, one of {", ".join(LEVELS)}'
@@ -213,8 +213,8 @@ class OpsAnswers:
 
 
 def _last_done(seen: Iterable[object]) -> Iterator[metrics.Sample]:
-    """Return how long ago the jobs that operators start went well; nothing of those that never did.
-    `seen` is store.upkeep.lease.last_done, which the workers put into their states."""
+    """Yield the time since each job that operators start last succeeded. A job that never did is
+    omitted. `seen` is store.upkeep.lease.last_done, which the workers put into their states."""
     newest: dict[str, int] = {}
     for done in seen:
         if isinstance(done, dict):
@@ -225,7 +225,7 @@ def _last_done(seen: Iterable[object]) -> Iterator[metrics.Sample]:
 
 
 def _upkeep(seen: Iterable[object]) -> Iterator[metrics.Sample]:
-    """Yield the result of the last run of the upkeep that a worker has seen; nothing before one.
+    """Yield the result of the last run of the upkeep that a worker has seen; nothing before a run.
     `seen` is store.upkeep.lease.to_public, which the workers put into their states."""
     ended = [
         (str(run["ended_at"]), run) for run in seen if isinstance(run, dict) and run["ended_at"]
@@ -237,7 +237,7 @@ def _upkeep(seen: Iterable[object]) -> Iterator[metrics.Sample]:
 
 
 def _level_in(body: bytes) -> str | None:
-    """Return the level that the body of a PUT names; None otherwise."""
+    """Return the level that the body of a PUT names, or None."""
     word = body.decode("utf-8", "replace").strip()
     try:
         document = json.loads(word)

@@ -1,9 +1,9 @@
 """The server of the ops port: HTTP/1.1 on the supervisor's loop, and the check of Host and token.
 
-Standard library and conf only. A page in a browser can lead a name of its own to this machine (DNS
-rebinding): its requests come from inside then and carry that name as Host, so only names that are
-ours are answered. Load balancers ask for liveness and readiness by whatever address they know, and
-these two answers hold nothing that is worth a secret.
+Standard library and conf only. A web page can point its own host name at this machine (DNS
+rebinding). Its requests then come from the inside and carry that name as Host, so only the
+machine's own names are answered. Load balancers ask for liveness and readiness by any address they
+know, and these two answers contain nothing secret.
 """
 
 import hmac
@@ -24,14 +24,15 @@ Refusal = tuple[HTTPStatus, dict[str, object]]
 
 
 class Guard(NamedTuple):
-    """`names`: hosts beside loopback and the address that the request came to; `token`: empty, or
-    what all but OPEN_PATHS have to bring as a Bearer."""
+    """The hosts that are accepted besides loopback and the address that the request came to
+    (`names`), and the Bearer token that all paths but OPEN_PATHS need; empty: none."""
 
     names: frozenset[str]
     token: str = ""
 
     def refusal(self, path: str, fields: Sequence[str], came_to: str) -> Refusal | None:
-        """Return the refusal of a request, None to answer it. `fields`: header lines."""
+        """Return the refusal of a request, or None if it may be answered. `fields`: header lines.
+        """
         if path in OPEN_PATHS:
             return None
         hosts = _values(fields, "host")
@@ -58,13 +59,14 @@ def _values(fields: Sequence[str], name: str) -> list[str]:
 
 
 def _name_of(host: str) -> str:
-    """Return the host of a Host header: lower case, without port, brackets and final dot."""
+    """Return the host of a Host header: lower case, without port, brackets and trailing dot."""
     name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
     return name.lower().removesuffix(".")
 
 
 def _address(text: str) -> str:
-    """Return an IP address in one spelling, IPv4 inside IPv6 as itself; empty for other text."""
+    """Return an IP address in canonical form, an IPv4-mapped IPv6 address as IPv4. Empty for other
+    text."""
     try:
         address = ipaddress.ip_address(text)
     except ValueError:
@@ -81,7 +83,7 @@ LINGER_S = 1.0
 
 
 class Text(NamedTuple):
-    """An answer that is no JSON."""
+    """An answer that is not JSON."""
 
     content_type: str
     body: bytes
@@ -89,11 +91,12 @@ class Text(NamedTuple):
 
 Answer = tuple[HTTPStatus, Mapping[str, object] | Text]
 Routes = Mapping[tuple[str, str], Callable[[bytes], Answer]]
-"""(method, path) -> what answers, given the body of a PUT, else nothing."""
+"""(method, path) -> the function that answers; its argument is the body of a PUT, else empty."""
 
 
 class OpsServer:
-    """Serves (method, path) -> answer on a listening socket until `close`, by the guard's leave."""
+    """A server of (method, path) -> answer on a listening socket, until `close`; the guard decides
+    which requests are answered."""
 
     def __init__(
         self,
@@ -110,12 +113,12 @@ class OpsServer:
         selector.register(listener, selectors.EVENT_READ, self._accept)
 
     def sweep(self, now: float) -> None:
-        """Drop the connections whose time is over."""
+        """Drop the connections that are over their time."""
         for connection in [connection for connection in self._open if connection.deadline <= now]:
             self._drop(connection)
 
     def close(self) -> None:
-        """Finish: nothing is accepted or answered any more."""
+        """Stop accepting and answering."""
         self._selector.unregister(self._listener)
         self._listener.close()
         for connection in list(self._open):
@@ -125,9 +128,9 @@ class OpsServer:
         try:
             peer, _ = self._listener.accept()
         except OSError:
-            return  # the client has gone again, or there are no descriptors left
+            return  # the client has disconnected, or there are no descriptors left
         if len(self._open) >= MAX_CONNECTIONS:
-            # The newest is served: whoever sends nothing keeps nobody from asking.
+            # Drop the oldest, those without a reply first: silent clients must not block others.
             self._drop(
                 min(
                     self._open, key=lambda connection: (bool(connection.reply), connection.deadline)
@@ -178,7 +181,7 @@ class OpsServer:
         methods = [method for method, route in self._routes if route == path]
         if not methods:
             return HTTPStatus.NOT_FOUND, {"error": f"nothing at {path[:200]}"}
-        # a page in a browser on this machine could send a POST here, and would say its Origin
+        # a page in a browser on this machine could send a POST here, which has its Origin
         if method not in READING and any(field.lower().startswith("origin:") for field in fields):
             return HTTPStatus.FORBIDDEN, {"error": "not for browsers"}
         route = self._routes.get(("GET" if method == "HEAD" else method, path))
@@ -189,7 +192,8 @@ class OpsServer:
 
 
 class _Connection:
-    """One client: reads a head, writes a reply, then waits a moment for the client to close."""
+    """One client: reads a request head, writes a reply, then waits briefly for the client to close.
+    """
 
     def __init__(self, peer: socket.socket, deadline: float) -> None:
         self.peer = peer
@@ -201,14 +205,14 @@ class _Connection:
         self._answered = False
 
     def read(self) -> tuple[bytes, bytes] | None:
-        """Once: the head without its blank line, and the body of a PUT. None: not whole yet, or
-        answered already."""
+        """Return, once, the head without its blank line and the body of a PUT. None if it is not
+        complete yet or has been answered."""
         chunk = self.peer.recv(MAX_HEAD_BYTES)
         if not chunk:
             self.ended = True
             return None
         if self._answered:
-            return None  # a body nobody reads; closing over it would reset the reply
+            return None  # a body that is not read; closing before its end would reset the reply
         self._taken += chunk
         head, end, body = self._taken.partition(b"\r\n\r\n")
         if not end:
@@ -222,7 +226,8 @@ class _Connection:
         self._answered = True
 
     def write(self) -> None:
-        """Send what goes; after the last byte say so and linger."""
+        """Send as much as the socket takes. After the last byte shut the sending side and linger.
+        """
         self.reply = self.reply[self.peer.send(self.reply) :]
         if not self.reply:
             self.peer.shutdown(socket.SHUT_WR)
@@ -230,7 +235,7 @@ class _Connection:
 
 
 def _body_bytes(head: bytes) -> int:
-    """Return the bytes of body to wait for; only a PUT has one."""
+    """Return the number of body bytes to wait for; only a PUT has a body."""
     if not head.startswith(b"PUT "):
         return 0
     for line in head.lower().split(b"\r\n"):

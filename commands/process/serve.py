@@ -1,7 +1,7 @@
 """`serve` as the command line shows it: help and documentation.
 
-app.py gives `serve` to commands/process/supervisor.py without click, which would stay in the
-memory of the first process for good; this module is loaded for `serve --help`.
+app.py passes `serve` to commands/process/supervisor.py without click, which would stay in the
+memory of the first process. This module is loaded only for `serve --help`.
 """
 
 from pathlib import Path

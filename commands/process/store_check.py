@@ -1,7 +1,7 @@
-"""The check of the store at a start: usable, unreachable, or to be refused.
+"""The check of the store at a start: usable, unreachable, or refused.
 
-And the link of the first run, which the first worker prints before it is ready, so that whoever
-waits for the gateway has it. When the store was unreachable, the Hub prints it later.
+Also the link of the first run. The first worker prints it before it is ready, so that a script that
+waits for the gateway has it. If the store was unreachable, the Hub prints it later.
 """
 
 import asyncio
@@ -25,22 +25,23 @@ from store.hub import first_run
 from store.values.errors import StoreUnavailable
 from store.values.ids import now_ms
 
-SCHEMA_WAIT_S = 5  # for a database that takes connections and does not answer
+SCHEMA_WAIT_S = 5  # for a database that accepts connections but does not answer
 ORDERS_POLL_S = 0.05
 FIRST_LOOK_S = 0.05
-FIRST_LOOKS = 100  # then calls are accepted, whatever the store does
+FIRST_LOOKS = 100  # calls are accepted after that, in any state of the store
 
 
 class StoreCheck(msgspec.Struct, frozen=True):
-    """The reason not to serve the store (`refusal`), or the error when it did not answer."""
+    """The result of a check: the reason not to use the store (`refusal`), or the error if it did
+    not answer (`unreachable`)."""
 
     refusal: str = ""
     unreachable: str = ""
 
 
 def check(settings: Settings, *, first: bool) -> StoreCheck | None:
-    """Check the store, which may take seconds; None when the supervisor stops this process. The
-    `first` worker of a gateway prints the link of the first run."""
+    """Check the store, which may take seconds. Return None if the supervisor stops this process
+    meanwhile. The `first` worker of a gateway prints the link of the first run."""
     thread = ThreadPoolExecutor(1, thread_name_prefix="first look")
     check_result = thread.submit(_look, settings, first)
     thread.shutdown(wait=False)
@@ -52,9 +53,11 @@ def check(settings: Settings, *, first: bool) -> StoreCheck | None:
 
 
 def announce(db: peewee.Database, settings: Settings) -> None:
-    """Print a new link, if one is needed, in the form of the log. Raises StoreUnavailable. On
-    standard error and not through the log, which takes tokens out, may have a level above and may
-    be kept in a file."""
+    """Print a new link, if one is needed, in the format of the log. Raises StoreUnavailable.
+
+    It goes to standard error and not through the log, which masks tokens, may have a higher level,
+    and may be kept in a file.
+    """
     link = first_run.make_link(db) if settings.hub.enabled else None
     if link:
         message = (
@@ -82,17 +85,17 @@ def _look(settings: Settings, first: bool) -> StoreCheck:
 
 
 def _missing_file(url: str) -> str:
-    """Return the SQLite file that is missing from its folder; else empty."""
+    """Return the name of the SQLite file if it is missing from its folder; else empty."""
     file = url.removeprefix(SQLITE)
     if not url.startswith(SQLITE) or not os.path.isdir(os.path.dirname(file)):
         return ""
-    # SQLite would create an empty one, perhaps where a disk is to be mounted
+    # SQLite would create an empty file, perhaps where a disk should be mounted
     return "" if os.path.exists(file) else file
 
 
 async def first_contact(writer: Writer, keys_read: threading.Event) -> None:
-    """Wait until a worker has read catalog and keys, unless the store is away: who connects
-    meanwhile waits in the queue of the socket, and need not be refused."""
+    """Wait until a worker has read catalog and keys, unless the store is unreachable. Clients that
+    connect meanwhile wait in the queue of the socket instead of being refused."""
     for _ in range(FIRST_LOOKS):
         if writer.trouble or (keys_read.is_set() and writer.was_up):
             return

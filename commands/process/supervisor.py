@@ -1,7 +1,7 @@
 """The supervisor: the first process of a gateway. It starts, watches and ends the workers.
 
-Standard library and conf only (a test holds this): whatever is imported here stays in memory for as
-long as the gateway runs. It relays nothing and never touches the store. One loop: signals and the
+Standard library and conf only (a test enforces this): imported modules stay in memory for as long
+as the gateway runs. It relays nothing and never touches the store. It has one loop: signals and the
 ops port are events of one selector, and the workers' states are read at every turn.
 """
 
@@ -27,21 +27,22 @@ from conf import secrets, version
 from conf.configuration import ConfigError, Loaded, find_config, load
 from conf.settings import to_plain
 
-# A path through a symbolic link leads to the next version once an upgrade has moved the link. The
-# last part of the interpreter's stays: it is a link out of the virtual environment.
+# Symbolic links are resolved, so that an upgrade that moves a link does not change the code of this
+# process. The last part of the interpreter's path is kept, since it links out of the virtual
+# environment.
 APP = str(Path(__file__).resolve().parents[2] / "app.py")
 PYTHON = str(Path(sys.executable).parent.resolve() / Path(sys.executable).name)
 
-DRAIN_MARGIN_S = 15.0  # for the workers' own ending of calls, before the supervisor uses force
+DRAIN_MARGIN_S = 15.0  # in which workers end calls themselves, before the supervisor kills them
 TICK_S = 1.0
 CHANGE_TICK_S = 0.1  # while workers start or drain, or a socket is closed
-CHANGED_AGAIN_S = 30.0  # until changed code is looked at again: it may be changed back
-OPEN_AGAIN_S = 5.0  # after a socket could not be opened
+CHANGED_AGAIN_S = 30.0  # before changed code is checked again: it may be changed back
+OPEN_AGAIN_S = 5.0  # before another try if a socket could not be opened
 CONFIG_REFUSED = 3
 SHARED_MEMORY = ("limits", "responses")  # files that all workers of the node map
 
 TAKEN_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
-SECOND_SIGNAL_S = 1.0  # what a terminal, make and a person's finger send at once is one signal
+SECOND_SIGNAL_S = 1.0  # within it several signals (from a terminal, from make) are one
 MAX_WELCOME_BYTES = 65536
 OTHER_PORT = 8080
 
@@ -83,17 +84,19 @@ class Supervisor:
         self.node = ""
         self._shared: dict[str, int] = {}
         self._build = version.build_id()
-        self._run = os.urandom(16).hex()  # of its workers and its Hub; no other has it
+        self._run = os.urandom(16).hex()  # shared by its workers and its Hub, unique to this run
         self.revision = version.revision(self._build)
 
     @property
     def hub_is_up(self) -> bool | None:
-        """Return whether the Hub answers; None: it is not enabled."""
+        """Return whether the Hub answers; None if it is not enabled."""
         return None if self._hub is None else self._hub.is_up
 
     def run(self, started: Callable[[], None] | None = None) -> int:
-        """Until a signal ends it: 0 after a drain, 1 when it had to be forced. StartError.
-        `started` is called when the ports are ours."""
+        """Run until a signal ends the gateway. Return 0 after a drain, 1 if it had to be forced.
+
+        Raises StartError. `started` is called when the ports are bound.
+        """
         self._start()
         if started is not None:
             started()
@@ -117,7 +120,7 @@ class Supervisor:
         folder = Path(settings.journal.dir)
         self._lock = node.claim(folder)
         self.node = node.name_of(folder)
-        # Empty: the workers know what they write there. They live as long as this process.
+        # Empty: the workers know their layout. They live as long as this process.
         for name in SHARED_MEMORY:
             self._shared[f"{name}_fd"] = os.memfd_create(f"sluice-{name}", os.MFD_CLOEXEC)
         workers = settings.server.workers or len(os.sched_getaffinity(0))
@@ -147,7 +150,7 @@ class Supervisor:
         reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
         for number in (*TAKEN_SIGNALS, signal.SIGCHLD):
-            signal.signal(number, lambda *_: None)  # the byte in the pipe is what counts
+            signal.signal(number, lambda *_: None)  # only the byte in the pipe matters
 
         def read() -> None:
             for number in os.read(reader, 4096):
@@ -187,7 +190,8 @@ class Supervisor:
         yield from self._leaving
 
     def _tend(self, now: float) -> None:
-        """Clean up after dead workers, start those that are due, stop those whose time is over."""
+        """Clean up after dead workers, start those that are due, stop those that are over their
+        time."""
         self.read_states(now)
         for worker in list(self.workers()):
             if worker.exit_code is not None:
@@ -218,7 +222,7 @@ class Supervisor:
             slot.silence.look(now, beaten=slot.number in accepting)
 
     def _end_hung(self, worker: Worker) -> None:
-        """Kill one whose loop stands still: SIGTERM needs a loop that turns."""
+        """Kill a worker whose loop hangs: SIGTERM needs a loop that turns."""
         if worker.silence.hangs and not worker.hung:
             worker.hung = True
             silent_s = worker.silence.looks
@@ -226,8 +230,8 @@ class Supervisor:
             worker.kill()
 
     def _shut_or_open(self, slot: Slot, now: float) -> None:
-        """Refuse the connections of a slot on which nobody accepts them: a client or a proxy then
-        goes on to the next node, or the kernel to the next slot."""
+        """Refuse the connections of a slot on which no worker accepts them. A client or proxy then
+        tries the next node, or the kernel the next slot."""
         silence = slot.silence
         if not slot.closed and silence.looks >= CLOSE_LOOKS:
             listeners.shut(slot.listener)
@@ -254,11 +258,11 @@ class Supervisor:
         return max(0.0, min([TICK_S, *(at - now for at in due)]))
 
     def _fill(self, slot: Slot, now: float) -> None:
-        """Start a worker, unless it would be of other code than this process. Without any worker
-        the gateway ends, and a service manager starts it with the code that is there."""
+        """Start a worker, unless its code would differ from this process's. If no worker is left,
+        the gateway ends, and a service manager starts it with the new code."""
         if not self._code_changed():
             slot.worker = self._new_worker(slot)
-            slot.start_at = now + TICK_S  # the next try when it could not be started
+            slot.start_at = now + TICK_S  # when to try again if it could not be started
             return
         self.log.error(f"worker not started: {version.CODE_CHANGED}", slot=slot.number)
         slot.start_at = now + CHANGED_AGAIN_S
@@ -269,7 +273,7 @@ class Supervisor:
     def _code_changed(self) -> bool:
         try:
             return version.build_id() != self._build
-        except OSError:  # a file has gone
+        except OSError:  # a file is missing
             return True
 
     def _new_worker(self, slot: Slot) -> Worker | None:
@@ -332,14 +336,15 @@ class Supervisor:
     # ---- ends ------------------------------------------------------------------------------------
 
     def _drain(self, why: str) -> None:
-        """No new connections; the workers finish what runs."""
+        """Stop taking connections and let the workers finish their calls."""
         self.draining = True
         self._draining_since = time.monotonic()
         self._notifier.stopping()
         node.tell_draining(self._lock)
         limit_s = self.loaded.settings.server.drain_timeout_s
         self.log.info("gateway draining", because=why, at_most_s=limit_s)
-        # the workers hold the sockets still: with the last of them new clients are refused
+        # the workers still hold the sockets: clients are refused once the last of them has closed
+        # them
         listeners.close_all([slot.listener for slot in self.slots])
         for worker in self.workers():
             if not worker.leaving:
@@ -354,7 +359,8 @@ class Supervisor:
     # ---- SIGHUP ----------------------------------------------------------------------------------
 
     def _on_reload(self) -> None:
-        """Replace the workers, each by one with the new settings; a bad file changes nothing."""
+        """Replace the workers one by one with new ones that have the new settings. An invalid file
+        changes nothing."""
         if self.draining or self._reload is None:
             return
         if self._code_changed():
@@ -384,7 +390,7 @@ class Supervisor:
             slot.successor = self._new_worker(slot) if slot.worker is not None else None
 
     def _succeed(self, slot: Slot, worker: Worker) -> None:
-        """The new worker takes calls, so the old one may go."""
+        """Drain the old worker, now that the new one takes calls."""
         if slot.worker is not None:
             self._retire(slot.worker)
         slot.worker, slot.successor = worker, None
@@ -406,11 +412,11 @@ def _raise_descriptor_limit() -> None:
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     except (OSError, ValueError):
-        pass  # "unlimited" is more than some kernels give; what we have has to do
+        pass  # some kernels refuse "unlimited"; continue with the present limit
 
 
 def _fixed_changes(old: Loaded, new: Loaded) -> list[str]:
-    """Changed settings of the supervisor itself: its sockets, slots and lock stay as they are."""
+    """Return the changed settings that take effect only at a restart: sockets, slots, lock."""
     fixed = {
         "server": ("host", "port", "workers"),
         "journal": ("dir",),
@@ -427,7 +433,7 @@ def _fixed_changes(old: Loaded, new: Loaded) -> list[str]:
 
 
 def main(args: Sequence[str]) -> int:
-    """`serve` without click: the exit code."""
+    """Run `serve` without click. Return the exit code."""
     options = _parse(args)
     if options is None:
         sys.stderr.write(f"{USAGE}\nTry 'sluice serve --help' for help.\n")
@@ -477,8 +483,8 @@ def _other_port(taken: PortTaken, *, quickstart: bool) -> str:
 
 
 class _Options(NamedTuple):
-    """The command line of `serve`; quickstart gives a demo vendor's port and, as a descriptor, what
-    is printed when the ports are bound."""
+    """The command line of `serve`. quickstart adds the port of a demo vendor, and a descriptor with
+    the text to print when the ports are bound."""
 
     config: str
     overrides: list[str]
@@ -486,7 +492,7 @@ class _Options(NamedTuple):
     welcome_fd: str
 
     def welcome(self) -> None:
-        """Print what quickstart has to say, when it has something."""
+        """Print quickstart's text, if there is one."""
         if self.welcome_fd:
             with open(int(self.welcome_fd), "rb", buffering=0) as text:
                 sys.stdout.write(text.read(MAX_WELCOME_BYTES).decode())
@@ -494,7 +500,7 @@ class _Options(NamedTuple):
 
 
 def _parse(args: Sequence[str]) -> _Options | None:
-    """None when it makes no sense."""
+    """Return the options, or None if they are invalid."""
     names = ("--config", "--set", "--demo-port", "--welcome-fd")
     values: dict[str, list[str]] = {name: [] for name in names}
     rest = list(args)

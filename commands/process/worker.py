@@ -1,8 +1,8 @@
 """`app.py worker`: one relay process, started by the supervisor. The composition root of the relay.
 
-Reads its orders from stdin (one JSON line first, commands after it), builds store, catalog, relay
-and server, writes its state for the supervisor once a second, and runs until it has drained. The
-end of stdin means that the supervisor died.
+Reads its orders from stdin (one line of JSON first, commands after it), builds store, catalog,
+relay and server, writes its state for the supervisor once a second, and runs until it has drained.
+The end of stdin means that the supervisor died.
 """
 
 import asyncio
@@ -89,23 +89,23 @@ from store.values.ids import now_ms
 log = logging.getLogger("sluice.worker")
 
 SWEEP_MS = 1000
-LOOKUP_THREADS = 4  # database threads for keys that are not in memory
-STORED_THREADS = 4  # and for stored responses, so that neither waits for the other
-VIEW_THREADS = 2  # for what keys see of themselves
-REFUSED_EXIT = 3  # the supervisor gives up instead of starting the worker again and again
+LOOKUP_THREADS = 4  # database threads that look up keys that are not in memory
+STORED_THREADS = 4  # separate ones for stored responses, so that neither waits for the other
+VIEW_THREADS = 2  # for what a key can see of itself
+REFUSED_EXIT = 3  # tells the supervisor to give up instead of restarting the worker again and again
 STOP_WITHIN_S = 2.0
-SILENT_S = 2.0  # without a turn of the loop, until the store is told that it hangs
-ERROR_CHARS = 300  # of the store's, in what /readyz says
-WRITER_STOP_S = 10.0  # for the last records, while the database answers
+SILENT_S = 2.0  # without a turn of the loop, before the store is told that it hangs
+ERROR_CHARS = 300  # of the store's error in the answer of /readyz
+WRITER_STOP_S = 10.0  # for writing the last records if the database answers
 DRAIN_POLL_S = 0.05
 STDIN_CHUNK_BYTES = 65536
 CALLS_LOGGED = ("debug", "info")  # levels
 MAX_ENDING = 10_000  # channels in a state
-LIMITS_SAVED_S = 5  # what a killed node's limits may refill
+LIMITS_SAVED_S = 5  # the most that limits can refill when a node is killed
 
 
 class Orders(msgspec.Struct):
-    """The first orders of the supervisor to a worker."""
+    """The supervisor's first orders to a worker."""
 
     settings: dict[str, dict[str, object]]
     build: str
@@ -121,25 +121,25 @@ class Orders(msgspec.Struct):
 
 
 class Command(msgspec.Struct):
-    """A later order: drain, stop, log-level, reopen-log."""
+    """A later order: drain, stop, log-level or reopen-log."""
 
     cmd: str
     level: str = ""
 
 
 def main(args: Sequence[str]) -> int:
-    """Run `worker`, without click; return the exit code."""
-    # Signals go to the supervisor; it tells the workers by their stdin.
+    """Run `worker` without click. Return the exit code."""
+    # Signals go to the supervisor, which notifies the workers through their stdin.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)
-    # Unbuffered: what follows the first line is read by the loop.
+    # Unbuffered, because the loop reads the lines after the first.
     orders = msgspec.json.decode(io.FileIO(0, closefd=False).readline(), type=Orders)
     settings = from_plain(orders.settings)
     logs = LogThread(FORMS[settings.log.format], LogFile(settings.log.file), redact)
     logs.start(settings.log.level)
     try:
-        if orders.build != build_id():  # since the supervisor has looked
+        if orders.build != build_id():  # changed since the supervisor checked
             log.error(CODE_CHANGED)
             return REFUSED_EXIT
         keys = secrets.load(Path(orders.secrets_path))
@@ -157,8 +157,8 @@ def main(args: Sequence[str]) -> int:
         return REFUSED_EXIT
     finally:
         logs.stop()
-    # Everything is recorded and closed. A look-up thread that waits for a database which does not
-    # answer, or a name server that is silent, must not hold the process up.
+    # Everything is recorded and closed. A look-up thread that waits for an unresponsive database or
+    # name server must not keep the process alive.
     os._exit(code)
 
 
@@ -200,7 +200,7 @@ class Worker:
             self._take_changes,
             losses=LOSSES,
         )
-        # While a pepper is upcoming, other nodes may not make digests by it yet.
+        # While a pepper is upcoming, other nodes may not use it for digests yet.
         self._pepper_moves = PepperMoves([] if "pepper" in keys.upcoming else keys.peppers)
         self._secrets_mark = keys.mark
         self._relay = self._make_relay(keys)
@@ -225,7 +225,7 @@ class Worker:
         self._drained: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._draining_task: asyncio.Task[None] | None = None
         self._catalog_seen, self._keys_read = False, threading.Event()
-        self._left: dict[str, str] = {}  # channels without new calls: id -> name
+        self._left: dict[str, str] = {}  # channels that take no new calls: id -> name
 
     def _make_relay(self, keys: secrets.Secrets) -> Relay:
         live = LiveCalls()
@@ -295,7 +295,7 @@ class Worker:
         )
 
     def _load_key_of_id(self, key_id: str) -> KeyEntry | None:
-        """Return a key as its newest secret opens it, after the catalog that it may need."""
+        """Return a key with its newest secret, after reading the catalog that it may need."""
         keys = [entry for _, entry in keys_of(self._db, [key_id])]
         self._refresh.poll(self._db)
         return max(keys, key=lambda entry: entry.valid_until_ms or math.inf, default=None)
@@ -304,7 +304,7 @@ class Worker:
         return self._writer.order(order)
 
     def _load_key(self, digests: list[bytes]) -> KeyEntry | None:
-        """Return a key, after the catalog that it may need: that must not be older than the key."""
+        """Return a key, after reading the catalog, which must not be older than the key."""
         key = find_key(self._db, digests)
         if key is not None:
             self._pepper_moves.note(digests)
@@ -312,12 +312,12 @@ class Worker:
         return key
 
     def _fill_keys(self) -> None:
-        """Read the keys that are likely to be used next into memory; in a thread of its own."""
+        """Read the keys that are likely to be used next into memory. Runs in its own thread."""
         keys, db, count = self._relay.keys, self._db, 0
         try:
             generation = keys.generation
             for portion in recent_keys(db, self._settings.store.keys_in_memory):
-                # What they may need of the catalog comes first, as with a single key.
+                # The catalog comes first, as for a single key.
                 self._refresh.poll(db)
                 self._loop.add_callback(keys.fill, portion, generation)
                 generation = keys.generation
@@ -326,7 +326,7 @@ class Worker:
         except StoreUnavailable as error:
             log.warning("not all keys were read into memory, the others are when used: %s", error)
         finally:
-            self._loop.add_callback(self._keys_read.set)  # behind the last portion
+            self._loop.add_callback(self._keys_read.set)  # after the last portion
             db.close()
 
     def _make_writer(self) -> Writer:
@@ -360,7 +360,7 @@ class Worker:
         )
 
     def _poll(self, db: peewee.Database) -> None:
-        """Once a second, in the writer's thread."""
+        """Do the work of each second in the writer's thread."""
         self._refresh.poll(db)
         self._prober.rota.look(db)
         self._clock.look(db)
@@ -369,7 +369,8 @@ class Worker:
             self._loop.add_callback(self._relay.limits.divide, max(1, serving(db)))
 
     def _tell(self, db: peewee.Database) -> None:
-        """In every round of the writer's thread: what the loop has for others."""
+        """Write what the loop has for other processes. Called in every round of the writer's
+        thread."""
         self._key_news.write(db)
         self._notices.write(db)
 
@@ -388,7 +389,8 @@ class Worker:
         self._write_state()
 
     def _compare_channels(self, snapshot: Snapshot) -> None:
-        """Note channels that take no new calls; reset the health of those that lead elsewhere."""
+        """Note channels that take no new calls. Reset the health of those with a new destination.
+        """
         before = {channel.id: channel for channel in self._relay.snapshot.channels}
         names = {channel.id: channel.name for channel in (*before.values(), *snapshot.channels)}
         running = self._relay.live.running_at(self._left)
@@ -406,7 +408,7 @@ class Worker:
             self._relay.funds.reconsider(refs if changes.complete else None)
 
     def _share_key_news(self, news: KeyReport) -> None:
-        """Share a suspended upstream key, or one that answers again, with all workers."""
+        """Share with all workers that an upstream key was suspended, or answers again."""
         channel = news.channel
         name = (channel.id, channel.fingerprints[news.key] if channel.fingerprints else "")
         if news.wait_s is None:
@@ -427,8 +429,8 @@ class Worker:
         return self._prober.begin_check(check)
 
     async def run(self, away: str) -> int:
-        """Serve until drained; return the exit code. `away`: what the first look at the store has
-        found, which is said at once."""
+        """Serve until drained; return the exit code. `away`: the error of the store at the start,
+        if it was unreachable, which is reported at once."""
         if away:
             self._writer.note_unavailable(away)
             self._write_state()
@@ -473,7 +475,7 @@ class Worker:
     def _write_state(self) -> None:
         why = self._not_ready_because()
         if not why:
-            self._state.beat()  # what hangs after this is no start
+            self._state.beat()  # from now on it does not have the longer time of a start
         self._state.write(
             {
                 "ready": not why,
@@ -502,8 +504,9 @@ class Worker:
         return dict(islice(counts.items(), MAX_ENDING))
 
     def _describe(self) -> Process:
-        """Return what the store is told of this process; in the writer's thread."""
-        # At its first round the writer has not been up: that it says so, means that it is.
+        """Return the state of this process for the store. Called in the writer's thread."""
+        # In its first round `was_up` is not set yet, but the round itself shows that the writer is
+        # up.
         why = self._not_ready_because() if self._writer.was_up else ""
         if not why and self._state.silent_s > SILENT_S:
             why = HANGING
@@ -512,7 +515,7 @@ class Worker:
     def _not_ready_because(self) -> str:
         if self._server.draining:
             return DRAINING
-        # A key's look-up may bring the catalog before the writer can lend money.
+        # A key's look-up may load the catalog before the writer can give out leases.
         if not (self._catalog_seen and self._writer.was_up):
             error = self._writer.trouble[:ERROR_CHARS]
             return "the store has not been read yet" + (error and f": {error}")
@@ -556,7 +559,8 @@ class Worker:
             self._draining_task = asyncio.create_task(self._drain())
 
     async def _drain(self) -> None:
-        """No new connections; running calls and kept connections end in their time."""
+        """Stop taking connections; wait for running calls and kept connections within the time-out.
+        """
         self._server.drain()
         self._prober.close()
         self._write_state()
@@ -577,7 +581,7 @@ class Worker:
             self._drained.set_result(code)
 
     async def _close(self) -> None:
-        """Everything recorded, then everything given back."""
+        """Record everything that is pending, then release all resources."""
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(None, self._upkeep.stop)
         await loop.run_in_executor(None, save, self._cells)

@@ -1,6 +1,6 @@
-"""The metrics of a worker beside those of calls: gauges, loop lag, the store's retries; and spans.
+"""The metrics of a worker other than those of calls: gauges, loop lag, the store's retries; spans.
 
-Wires the parts of a worker to its metrics; `publish` is called once a second.
+Connects the parts of a worker to its metrics; `publish` is called once a second.
 """
 
 import importlib
@@ -38,9 +38,9 @@ _EXPORTER = "handlers.telemetry.otlp"
 
 
 def _spans(endpoint: str, node: str) -> SpanThread | None:
-    """Return the exporter of spans; None when its packages are not installed."""
+    """Return the exporter of spans, or None if its packages are not installed."""
     try:
-        # By name: nothing of OpenTelemetry is loaded by workers that do not trace.
+        # Imported by name: workers that do not trace load nothing of OpenTelemetry.
         otlp = importlib.import_module(_EXPORTER)
     except ImportError as error:
         remedy = "pip install -r requirements-otel.txt"
@@ -50,7 +50,7 @@ def _spans(endpoint: str, node: str) -> SpanThread | None:
 
 
 class WorkerMetrics:
-    """The metrics and spans of a worker beside the metrics of its calls."""
+    """The metrics and spans of a worker other than the metrics of its calls."""
 
     def __init__(
         self, metrics: Metrics, relay: Relay, journal: Journal, beat: Callable[[], None]
@@ -59,22 +59,22 @@ class WorkerMetrics:
         self._relay = relay
         self._journal = journal
         self._channels = ChannelGauges(relay.health, self._show, self._hide)
-        self._suspended: Counter[str] = Counter()  # upstream keys, by the channel's name
+        self._suspended: Counter[str] = Counter()  # suspended upstream keys, by the channel's name
         self.spans: SpanThread | None = None
         self._beat = beat
-        self._hosts: Mapping[str, str] = {}  # states by name, as they were shown last
+        self._hosts: Mapping[str, str] = {}  # states by name, as last published
         self._lag = LoopLag(self._turned)
 
     def start(self, endpoint: str, node: str) -> None:
-        """Start on the loop; with an endpoint calls become spans."""
-        for gauge in _GAUGES:  # there from the first scrape on
+        """Start on the loop. With an endpoint, calls become spans."""
+        for gauge in _GAUGES:  # so that they exist from the first scrape on
             self._metrics.set(gauge, value=0)
         self._lag.start()
         if endpoint:
             self.spans = self._relay.telemetry.spans = _spans(endpoint, node)
 
     def stop(self) -> None:
-        """Stop; blocks for a moment while spans are sent."""
+        """Stop. Blocks briefly while spans are sent."""
         self._lag.stop()
         if self.spans is not None:
             self.spans.stop()
@@ -97,7 +97,7 @@ class WorkerMetrics:
         self._metrics.observe(names.LOOP_LAG, late_us)
 
     def lost(self, records: list[UsageRecord]) -> None:
-        """Count calls that a dead process had not ended, found in its journal."""
+        """Count calls that a dead process had not finished, found in its journal."""
         for record in records:
             self._metrics.call_ended(record, 0)
 

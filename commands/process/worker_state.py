@@ -1,9 +1,9 @@
 """The state that a worker reports once a second, in memory that it shares with the supervisor.
 
-One memory file for each worker: the supervisor makes it and keeps it, the worker alone writes it,
-and it grows with what it holds (ADR 0018). A checksum tells a state that is half written. Before
-the state stands a counter that the worker's event loop increments, its heartbeat (ADR 0034). The
-Hub writes the counter alone. Standard library only.
+Each worker has a memory file: the supervisor creates and keeps it, only the worker writes it, and
+it grows with its content (ADR 0018). A checksum reveals a half-written state. The state is preceded
+by a counter that the worker's event loop increments, its heartbeat (ADR 0034). The Hub writes only
+the counter. Standard library only.
 """
 
 import binascii
@@ -17,7 +17,7 @@ READ_TRIES = 3
 
 _BEATS = struct.Struct("<Q")
 STATE_AT = _BEATS.size
-_HEAD = struct.Struct("<QQ")  # number of the state, length of its JSON; the checksum follows
+_HEAD = struct.Struct("<QQ")  # number of the state, length of its JSON; then comes the checksum
 _CHECK = struct.Struct("<I")  # CRC-32 of head and JSON
 _JSON_AT = _HEAD.size + _CHECK.size  # from the start of the state
 
@@ -32,18 +32,18 @@ class StateWriter:
         self._beaten_s = time.monotonic()
 
     def beat(self) -> None:
-        """Count one more turn of the loop. Raises OSError when there is no memory left."""
+        """Count one more turn of the loop. Raises OSError if there is no memory left."""
         self._beats += 1
         self._beaten_s = time.monotonic()
         os.pwrite(self._file, _BEATS.pack(self._beats), 0)
 
     @property
     def silent_s(self) -> float:
-        """Seconds since the last beat; for any thread."""
+        """Return the seconds since the last beat. For any thread."""
         return time.monotonic() - self._beaten_s
 
     def write(self, state: Mapping[str, object]) -> None:
-        """Replace the state. Raises OSError when there is no memory left."""
+        """Replace the state. Raises OSError if there is no memory left."""
         self._number += 1
         document = json.dumps(state).encode()
         head = _HEAD.pack(self._number, len(document))
@@ -52,7 +52,7 @@ class StateWriter:
 
 
 class StateReader:
-    """The supervisor's side; it makes the file. Raises OSError."""
+    """The supervisor's side, which creates the file. Raises OSError."""
 
     def __init__(self) -> None:
         self.descriptor = os.memfd_create("sluice-worker", os.MFD_CLOEXEC)
@@ -60,7 +60,7 @@ class StateReader:
         self._beats = bytes(_BEATS.size)
 
     def beaten(self) -> bool:
-        """Return True when the loop has counted since the last time."""
+        """Return whether the loop has counted since the last call."""
         beats = os.pread(self.descriptor, _BEATS.size, 0)
         if len(beats) < _BEATS.size or beats == self._beats:
             return False
@@ -68,7 +68,7 @@ class StateReader:
         return True
 
     def read(self) -> Mapping[str, object] | None:
-        """Return the state if it is newer than the last one and whole; else None."""
+        """Return the state if it is complete and newer than the last one; else None."""
         for _ in range(READ_TRIES):
             data = os.pread(self.descriptor, os.fstat(self.descriptor).st_size, STATE_AT)
             if len(data) < _JSON_AT:
