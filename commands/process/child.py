@@ -242,8 +242,8 @@ class Slot:
         self._back_off = BackOff()
 
     def died(self, worker: Worker, now: float) -> float:
-        """Record that the worker ended unexpectedly. Return the seconds until the next one starts.
-        """
+        """Record that the worker ended unexpectedly. Return the seconds until the next one
+        starts."""
         delay_s = self._back_off.died(now - worker.started_at)
         self.silence.looks = max(0, self.silence.looks)
         self.worker = None

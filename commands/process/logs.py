@@ -121,8 +121,8 @@ def stamp(at_ms: int) -> str:
 
 
 def _word(value: object) -> str:
-    """Return a value as one word. A model's name comes from the caller and could imitate log lines.
-    """
+    """Return a value as one word. A model's name comes from the caller and could imitate
+    log lines."""
     if isinstance(value, bool):
         return "true" if value else "false"
     text = str(value)

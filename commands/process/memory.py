@@ -49,8 +49,8 @@ def one_arena() -> None:
 
 
 class MemoryPolicy:
-    """The memory policy of one loop, from `start` to `stop`; `streams` returns how many are open.
-    """
+    """The memory policy of one loop, from `start` to `stop`; `streams` returns how many are
+    open."""
 
     def __init__(self, streams: Callable[[], int]) -> None:
         self._streams = streams
@@ -61,8 +61,8 @@ class MemoryPolicy:
         self._last_full = 0
 
     def start(self, io_loop: IOLoop) -> None:
-        """Start the policy, and freeze all existing objects, which should be the long-lived ones.
-        """
+        """Start the policy, and freeze all existing objects, which should be the long-lived
+        ones."""
         gc.collect()
         gc.freeze()
         gc.disable()

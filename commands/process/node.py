@@ -28,8 +28,8 @@ class StartError(Exception):
 
 
 class PortTaken(StartError):
-    """An error for a port that another process listens on. The remedy depends on the start command.
-    """
+    """An error for a port that another process listens on. The remedy depends on the start
+    command."""
 
     def __init__(self, section: str, host: str, port: int) -> None:
         super().__init__(f"{section}.port {port} on {host} is in use by another program or gateway")

@@ -31,8 +31,8 @@ class Guard(NamedTuple):
     token: str = ""
 
     def refusal(self, path: str, fields: Sequence[str], came_to: str) -> Refusal | None:
-        """Return the refusal of a request, or None if it may be answered. `fields`: header lines.
-        """
+        """Return the refusal of a request, or None if it may be answered. `fields`: header
+        lines."""
         if path in OPEN_PATHS:
             return None
         hosts = _values(fields, "host")
@@ -192,8 +192,8 @@ class OpsServer:
 
 
 class _Connection:
-    """One client: reads a request head, writes a reply, then waits briefly for the client to close.
-    """
+    """One client: reads a request head, writes a reply, then waits briefly for the client
+    to close."""
 
     def __init__(self, peer: socket.socket, deadline: float) -> None:
         self.peer = peer
@@ -226,8 +226,8 @@ class _Connection:
         self._answered = True
 
     def write(self) -> None:
-        """Send as much as the socket takes. After the last byte shut the sending side and linger.
-        """
+        """Send as much as the socket takes. After the last byte shut the sending side and
+        linger."""
         self.reply = self.reply[self.peer.send(self.reply) :]
         if not self.reply:
             self.peer.shutdown(socket.SHUT_WR)

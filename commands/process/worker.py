@@ -389,8 +389,8 @@ class Worker:
         self._write_state()
 
     def _compare_channels(self, snapshot: Snapshot) -> None:
-        """Note channels that take no new calls. Reset the health of those with a new destination.
-        """
+        """Note channels that take no new calls. Reset the health of those with a new
+        destination."""
         before = {channel.id: channel for channel in self._relay.snapshot.channels}
         names = {channel.id: channel.name for channel in (*before.values(), *snapshot.channels)}
         running = self._relay.live.running_at(self._left)
@@ -559,8 +559,8 @@ class Worker:
             self._draining_task = asyncio.create_task(self._drain())
 
     async def _drain(self) -> None:
-        """Stop taking connections; wait for running calls and kept connections within the time-out.
-        """
+        """Stop taking connections; wait for running calls and kept connections within the
+        time-out."""
         self._server.drain()
         self._prober.close()
         self._write_state()
