@@ -19,6 +19,7 @@ from store.alerts.rules import GATEWAY, OWNER, Rule
 MINE, OF_GATEWAY = "me", "gateway"
 MINUTES_OF_HOUR = 60
 SHAPES = {"off": "idle", "armed": "ok"}
+RESULTS = {"mail is not set up": "why_no_mail", "no mail address": "why_no_address"}
 MAX_NAMED = 3
 
 
@@ -85,8 +86,13 @@ class AlertPage(AlertHandler, Page):
             shape_of=shape_of,
             icon_of=icon_of,
             message_shape=message_shape,
+            result_of=self.result_of,
             **values,
         )
+
+    def result_of(self, text: str) -> str:
+        """Return the result of a try in words; what a receiver or the network says as it is."""
+        return self.words[f"alerts.{RESULTS[text]}"] if text in RESULTS else text
 
     def sentence(self, rule: Rule) -> str:
         """Return a rule in words."""

@@ -159,6 +159,9 @@ def test_what_was_sent_is_listed_and_sent_again(boss, api, db):
     text = boss.get("/alerts").text
     assert "1 fires now" in text and "Not sent" in text and "alice: 10.0000 USD left" in text
     assert "Not sent" in boss.get("/alerts/sent").text
+    boss.cookies["language"] = "zh"
+    texts = [boss.get(path).text for path in ("/alerts", "/alerts/sent")]
+    assert all("邮件尚未设置" in text and "mail is not set up" not in text for text in texts)
     boss.send(f"/alerts/sent/{message.id}/again?of=gateway", [])
     assert {row["status"] for row in api.listed(f"{SENT}{OF}")} == {"waiting"}
     part = api.get(f"{SENT}{OF}&limit=1").json
