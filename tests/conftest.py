@@ -1,4 +1,4 @@
-"""Fixtures of all tests: an event loop of the test's own, and coroutine tests without a mark."""
+"""Fixtures of all tests: an event loop for each test, and coroutine tests that need no mark."""
 
 import asyncio
 import gc
@@ -14,10 +14,11 @@ from tornado.simple_httpclient import SimpleAsyncHTTPClient
 from tests.support.commands import hash_passwords_cheaply
 from tests.support.mariadb import mariadb  # noqa: F401  a fixture for all folders
 
-# Before anything imports them: these assert for the tests of other modules.
+# Before anything imports these modules: they make assertions for other test modules.
 pytest.register_assert_rewrite("tests.translation.cases", "tests.translation.clients")
 
-# Tables are fitted to it; tests that want that set it. readline may have set it behind `environ`.
+# Tables are fitted to COLUMNS; tests that depend on it set it. readline may have set it behind the
+# back of `os.environ`.
 os.environ.pop("COLUMNS", None)
 os.unsetenv("COLUMNS")
 
@@ -27,7 +28,8 @@ CLIENTS_AT_ONCE = 200
 LARGEST_ANSWER_BYTES = 1 << 30
 
 
-# To collect makes objects that all stay: to look among them for garbage finds nothing.
+# Collecting tests creates objects that all live to the end, so garbage collection would find
+# nothing.
 gc.disable()
 
 
@@ -36,7 +38,7 @@ def pytest_collection_finish():
     gc.enable()
 
 
-# Side by side with others the longest files go first: else one process is left with them.
+# With several processes the longest files go first; otherwise one process ends up with them alone.
 LONG_FIRST = ("gateway", "sdk", "handlers", "store")
 
 
@@ -58,7 +60,7 @@ def _place(item):
 
 @pytest.fixture
 def io_loop():
-    """A loop that is closed with everything still running on it cancelled."""
+    """Yield a loop; at the end, cancel everything that still runs on it and close it."""
     loop = uvloop.new_event_loop()  # as the worker does
     asyncio.set_event_loop(loop)
     tornado_loop = IOLoop(asyncio_loop=loop, make_current=False)
@@ -75,7 +77,7 @@ def io_loop():
 
 @pytest.fixture
 def http_client(io_loop):
-    """A client that shares nothing with the gateway's own upstream client."""
+    """Return an HTTP client that shares nothing with the gateway's own upstream client."""
 
     async def build():
         return SimpleAsyncHTTPClient(

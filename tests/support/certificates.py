@@ -1,4 +1,4 @@
-"""Certificates for tests: an authority of their own, and server certificates that it signs."""
+"""Certificates for tests: a private authority, and server certificates that it signs."""
 
 import datetime
 import ipaddress
@@ -18,7 +18,7 @@ NAMES = [
 
 
 class Authority:
-    """A private authority; `ca_file` is what a client must trust."""
+    """A private certificate authority; `ca_file` is the file that clients must trust."""
 
     def __init__(self, folder: Path, name: str = "authority") -> None:
         self.folder = folder
@@ -30,7 +30,7 @@ class Authority:
         self.ca_file.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
 
     def server_context(self, ends_in: datetime.timedelta = DAY) -> ssl.SSLContext:
-        """What a server at NAMES needs; its certificate may have ended before now."""
+        """Return the TLS context of a server at NAMES. Its certificate may have expired already."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "upstream.test")])
         names = x509.SubjectAlternativeName(NAMES)

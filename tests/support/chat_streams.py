@@ -1,4 +1,4 @@
-"""Answers of a chat completions vendor written by hand, and bounds of what a call may cost."""
+"""Handwritten answers of a chat completions vendor, and bounds on the cost of a call."""
 
 import json
 
@@ -9,7 +9,7 @@ BOUNDS = {CHAT: "max_tokens", RESPONSES: "max_output_tokens", MESSAGES: "max_tok
 
 
 def spelt(family, given, output):
-    """The smallest usage that a family can report."""
+    """Return the smallest usage object that a family can report."""
     if family == GENERATE:
         return {"promptTokenCount": given, "candidatesTokenCount": output}
     if family == CHAT:
@@ -34,7 +34,8 @@ def event(said, end=b"\n"):
 
 
 def bounded(body, family, bound):
-    """A body whose bound is this one; messages cannot do without: there none is 0."""
+    """Return the body with this bound on output. The messages family requires a bound: for None it
+    gets 0."""
     place = body["generationConfig"] if family == GENERATE else body
     name = BOUNDS.get(family, "maxOutputTokens")
     del place[name]
@@ -44,7 +45,8 @@ def bounded(body, family, bound):
 
 
 def thought(family, given, output, reasoning):
-    """The smallest usage with reasoning, of which some families do not count it as output."""
+    """Return the smallest usage object with reasoning; chat completions, responses and messages
+    count reasoning as output."""
     said = spelt(family, given, output if family == GENERATE else output + reasoning)
     if family == GENERATE:
         return {**said, "thoughtsTokenCount": reasoning}

@@ -1,4 +1,4 @@
-"""A client that sees everything: bytes of a connection, how an answer is framed, how it ends."""
+"""A client that sees everything: a connection's bytes, how an answer is framed, how it ends."""
 
 import json
 import re
@@ -9,18 +9,18 @@ from dataclasses import dataclass, field
 
 HOST = "127.0.0.1"
 PATIENCE_S = 20
-BEAT = b": keep-alive\n"  # of the gateway in the OpenAI families; stands before an event
+BEAT = b": keep-alive\n"  # the gateway's heartbeat in the OpenAI families; sent before an event
 EVENT_END = re.compile(rb"\r\n\r\n|\n\n|\r\r")
 READ_BYTES = 65536
 
 
 class Closed(Exception):
-    """The other side has ended the connection."""
+    """The error of a connection that the other side has closed."""
 
 
 @dataclass
 class Answer:
-    """One answer; `whole` says that its body ended as its framing promised."""
+    """One answer; `whole` is true if its body ended as its framing promised."""
 
     status: int
     head: bytes
@@ -42,7 +42,7 @@ class Answer:
 
 
 class Connection:
-    """One connection to the gateway, as raw as a test wants it."""
+    """One raw connection to the gateway."""
 
     def __init__(self, port, source=None, receive_bytes=None, patience_s=PATIENCE_S):
         self.socket = socket.socket()
@@ -68,7 +68,7 @@ class Connection:
         self.socket.close()
 
     def reset(self):
-        """RST instead of FIN."""
+        """Close with RST instead of FIN."""
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.socket.close()
 
@@ -76,23 +76,24 @@ class Connection:
         self.socket.sendall(data)
 
     def request(self, method, path, headers=None, body=None, version="1.1"):
-        """Sends a request with a correct length, unless the headers say otherwise."""
+        """Send a request; its length is correct unless the headers say otherwise."""
         data = json.dumps(body).encode() if isinstance(body, (dict, list)) else body
         self.send(encode_head(method, path, headers, data, version) + (data or b""))
 
     def read_head(self):
-        """The head of the next answer; an interim 100 is an answer, too."""
+        """Read the head of the next answer; an interim 100 counts as an answer."""
         return parse_head(self._until(b"\r\n\r\n"))
 
     def read_chunk(self):
-        """The next chunk's data; b"" for the last one; raises Closed when the connection ends."""
+        """Read the next chunk's data; b"" for the last one. Raises Closed when the connection
+        ends."""
         size = int(self._until(b"\r\n").partition(b";")[0], 16)
         data = self._exactly(size)
         assert self._exactly(2) == b"\r\n"
         return data
 
     def read(self, method="POST"):
-        """A whole answer, however it ends."""
+        """Read a whole answer, however it ends."""
         answer = self.read_head()
         try:
             self.read_body(answer, method)
@@ -114,7 +115,7 @@ class Connection:
             self.rest(answer)
 
     def rest(self, answer):
-        """Everything until the connection ends (a body without framing)."""
+        """Read everything until the connection ends (a body without framing)."""
         try:
             while True:
                 if not self._buffer:
@@ -125,7 +126,7 @@ class Connection:
             answer.whole = True
 
     def until_closed(self):
-        """What still comes until the connection ends, by FIN or RST; TimeoutError if it stays."""
+        """Read until the connection ends, by FIN or RST. Raises TimeoutError if it stays open."""
         try:
             while True:
                 self._fill()
@@ -152,7 +153,7 @@ class Connection:
 
 
 def parse_head(head):
-    """Return an answer that has its status and headers so far; no header may stand there twice."""
+    """Return an answer with status and headers but no body yet; no header may appear twice."""
     status, *lines = head.decode("latin-1").split("\r\n")
     headers = {}
     for line in filter(None, lines):
@@ -176,15 +177,15 @@ def encode_head(method, path, headers=None, data=None, version="1.1"):
 
 
 def exchange(port, method, path, headers=None, body=None, patience_s=PATIENCE_S):
-    """One request on a connection of its own -> its answer."""
+    """Send one request on a connection of its own; return the answer."""
     with Connection(port, patience_s=patience_s) as connection:
         connection.request(method, path, {"Connection": "close", **(headers or {})}, body)
         return connection.read(method)
 
 
 def events(body):
-    """The events of a stream, each with its end, and heartbeats of one line; what is behind the
-    last end comes last."""
+    """Split a stream into events, each with its terminator, and one-line heartbeats. The last item
+    is whatever follows the last terminator."""
     found, start = [], 0
     for match in EVENT_END.finditer(body):
         while body.startswith(BEAT, start) and body[start + len(BEAT)] not in b"\r\n":
@@ -198,7 +199,7 @@ def events(body):
 
 
 def data_of(event):
-    """The decoded data of an event; None when it has none; "[DONE]" as text."""
+    """Return an event's decoded data: None if it has none, "[DONE]" as text."""
     lines = [line[5:].strip() for line in event.splitlines() if line.startswith(b"data:")]
     if not lines:
         return None
@@ -207,7 +208,7 @@ def data_of(event):
 
 
 def wait_until(condition, seconds=20, step_s=0.02):
-    """Return the first true value of `condition`, or its last value when the time is over."""
+    """Return the first true value of `condition`, or its last value at the timeout."""
     deadline = time.monotonic() + seconds
     while not (found := condition()) and time.monotonic() < deadline:
         time.sleep(step_s)

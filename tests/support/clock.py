@@ -1,4 +1,4 @@
-"""Clocks that a test may set: one to call, and Debian's faketime around processes."""
+"""Clocks that a test can set: a callable one, and Debian's faketime for processes."""
 
 import subprocess
 from pathlib import Path
@@ -7,7 +7,7 @@ from tests.support.programs import program
 
 
 class HandClock:
-    """A clock of any unit that stands still until a test moves `now`."""
+    """A clock of any unit; it stands still until a test moves `now`."""
 
     def __init__(self, now: float) -> None:
         self.now = now
@@ -33,9 +33,9 @@ time.time_ns = lambda: now_ns() + int(ahead() * 1e9)
 
 
 class FakeClock:
-    """`environment` of the processes that go by it; the monotonic clock stays as it is. In Python
-    faketime makes each change of threads last 0.3 s; `light_environment` is of Python's that have
-    much to do, and moves their `time.time` only."""
+    """A file that sets the time of processes started with `environment`; the monotonic clock is
+    not changed. In Python processes faketime makes each thread switch take 0.3 s, so use
+    `light_environment` for Python processes with much work: it changes their `time.time` only."""
 
     def __init__(self, folder: Path) -> None:
         command = [program("faketime"), "-m", "-f", "+0", "sh", "-c", "echo $LD_PRELOAD"]
@@ -51,12 +51,12 @@ class FakeClock:
             "FAKETIME_TIMESTAMP_FILE": str(folder / "offset"),
             "FAKETIME_NO_CACHE": "1",
             "DONT_FAKE_MONOTONIC": "1",
-            # Times of files are the disk's own.
+            # File times stay those of the disk.
             "NO_FAKE_STAT": "1",
         }
 
     def set_by(self, seconds: float) -> None:
-        """Sets the clock so far ahead of the true one, or behind it."""
-        # In one step: a process that reads meanwhile must not find an empty file.
+        """Set the clock this far ahead of the real one, or behind it if negative."""
+        # Replaced in one step: a process that reads meanwhile must not find an empty file.
         (self._folder / "next").write_text(f"{seconds:+.3f}")
         (self._folder / "next").rename(self._folder / "offset")

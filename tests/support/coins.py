@@ -1,4 +1,4 @@
-"""Calls that cost one coin each, for tests of who pays: people with wallets, plans and limits."""
+"""Calls that cost one coin each, for tests of who pays: users with wallets, plans and limits."""
 
 from decimal import Decimal
 
@@ -19,7 +19,7 @@ NAMES = {row.code: number for number, row in REFUSALS.items()}
 
 
 def base(vendor):
-    """The models and their channels."""
+    """Return the models and their channels."""
     models = dict.fromkeys((COIN, FREE, WORDS), "demo-small")
     return {
         "model": MODELS,
@@ -29,7 +29,7 @@ def base(vendor):
 
 
 def person(name, balance="0", order="plan_first", plans=None, user=(), **key):
-    """A user with a key, and a subscription for each of `plans`: {name: its fields}."""
+    """Return a user with a key, and a subscription for each item of `plans`: {name: its fields}."""
     made = owners([name], balance, **key)
     made["user"][0] |= {"order": order, **dict(user)}
     for plan, fields in (plans or {}).items():
@@ -38,7 +38,7 @@ def person(name, balance="0", order="plan_first", plans=None, user=(), **key):
 
 
 def subscription(user, plan, quota="10", window="month", *, offered=True, **fields):
-    """A plan, `offered` or disabled, and the subscription of a user to it."""
+    """Return a plan, enabled if `offered`, and the user's subscription to it."""
     term = {"starts_at": LONG_AGO, "expires_at": EVER, **fields}
     return {
         "plan": [{"name": plan, "quota": quota, "window": window, "enabled": offered}],
@@ -47,18 +47,19 @@ def subscription(user, plan, quota="10", window="month", *, offered=True, **fiel
 
 
 def of_plan(name, amount="1"):
-    """A charge as records show it, as a pair."""
+    """Return a subscription's charge as a pair, in the form of `charges_of`."""
     return (f"subscription:{name}", amount)
 
 
 def call(gateway, name, family=CHAT, model=COIN, *, stream=False, prompt="Say something."):
-    """One call of a person: its answer. `name` may be that of another key of theirs."""
+    """Make one call as a user and return its answer. `name` may also be another key of the user."""
     path, headers = path_of(family, model, stream), credentials(family, secret_of(name))
     return exchange(gateway.port, "POST", path, headers, ask(family, model, prompt, stream))
 
 
 def paid(gateway, name, **how):
-    """Who paid for a call, as pairs (to, amount), or the number of what it was refused for."""
+    """Return who paid for a call, as pairs (to, amount); for a refusal, its number in the
+    protocol."""
     answer = call(gateway, name, **how)
     record = gateway.record(answer.call_id)
     if answer.status != 200:
@@ -68,7 +69,8 @@ def paid(gateway, name, **how):
 
 
 def charges_of(record):
-    """The charges of a record as pairs: their sum is the cost, the first one is named."""
+    """Return a record's charges as pairs; checks that they add up to the cost and that `billed_to`
+    is the first."""
     charges = [(charge["to"], charge["amount"]) for charge in record["charges"]]
     assert sum(Decimal(amount) for _, amount in charges) == Decimal(record["cost"])
     assert record["billed_to"] == (charges[0][0] if charges else None)

@@ -1,9 +1,9 @@
-"""Commands of the gateway in processes of their own that need not start an interpreter.
+"""Commands of the gateway in separate processes that need not start an interpreter.
 
-`run` is what an operator types. This file as a program has everything imported and forks itself for
-each command; the fork gets arguments, environment, folder and the three standard streams of a new
-process. Only the start of the interpreter and the imports are left out: 0.2 s of CPU a command.
-What a fresh interpreter does is the matter of tests/test_app.py.
+`run` runs a command as an operator types it. This file, run as a program, imports everything and
+forks itself for each command; the fork gets the arguments, environment, folder and the three
+standard streams of a new process. Only the start of the interpreter and the imports are left out:
+0.2 s of CPU a command. tests/test_app.py tests what a fresh interpreter does.
 """
 
 import atexit
@@ -30,8 +30,8 @@ _forker: socket.socket | None = None
 
 
 def run(args: list[str], stdin: str = "") -> "subprocess.CompletedProcess[str]":
-    """Run one command to its end; raises TimeoutError when it does not come to one."""
-    if "LD_PRELOAD" in os.environ:  # a fake clock, which the loader gives to a new program only
+    """Run one command to its end. Raises TimeoutError if it does not end."""
+    if "LD_PRELOAD" in os.environ:  # a fake clock works only in a newly started program
         argv = [sys.executable, str(ROOT / "app.py"), *args]
         return subprocess.run(
             argv, check=False, input=stdin, capture_output=True, text=True, timeout=TIMEOUT_S
@@ -43,12 +43,12 @@ def run(args: list[str], stdin: str = "") -> "subprocess.CompletedProcess[str]":
         socket.send_fds(_start(), [json.dumps(what).encode()], streams)
         tell.close()
         ends.settimeout(TIMEOUT_S)
-        code = int(ends.recv(16) or b"-1")  # nothing: it was killed
+        code = int(ends.recv(16) or b"-1")  # empty: the command was killed
         return subprocess.CompletedProcess(args, code, _text(out), _text(err))
 
 
 def hash_passwords_cheaply() -> None:
-    """Hash at argon2's lowest cost in this process; verifying goes by the cost that a hash names.
+    """Hash at argon2's lowest cost in this process; verification uses the cost that a hash names.
 
     tests/store/values/test_passwords.py checks the cost that operators get.
     """
@@ -78,7 +78,7 @@ def _start() -> socket.socket:
                 cwd=ROOT,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                start_new_session=True,  # Ctrl-C is not for it
+                start_new_session=True,  # not stopped by Ctrl-C
             )
         atexit.register(process.wait)
         atexit.register(_forker.close)
@@ -92,7 +92,7 @@ def main(requests: socket.socket) -> None:
         importlib.import_module(app.module_of(name))
     importlib.import_module("commands.output")
     hash_passwords_cheaply()
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits: the fork itself tells its code
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits: the fork reports its exit code
     while True:
         data, fds, _, _ = socket.recv_fds(requests, MESSAGE_BYTES, 4)
         if not data:

@@ -1,4 +1,4 @@
-"""What the families say, for tests: requests, and every refusal as the protocol lists it."""
+"""The families' dialects for tests: requests, and every refusal that the protocol lists."""
 
 import json
 import re
@@ -26,7 +26,7 @@ BEARER = {**NO, "www-authenticate": "Bearer"}
 
 @dataclass(frozen=True)
 class Refusal:
-    """A row of the protocol's table: code, (status, type) of each family, extra headers."""
+    """A row of the protocol's table: code, (status, type) for each family, extra headers."""
 
     code: str
     chat: tuple[int, str]
@@ -38,7 +38,7 @@ class Refusal:
         return {MESSAGES: self.messages, GENERATE: self.generate}.get(family, self.chat)
 
     def code_of(self, family):
-        """The code in the body; responses words an overload in its own way."""
+        """Return the code in the body; the responses family has its own code for an overload."""
         overloaded = family == RESPONSES and self.code in OVERLOADED
         return "server_is_overloaded" if overloaded else self.code
 
@@ -132,7 +132,7 @@ FROM_VENDORS = ("openai-organization", "anthropic-organization-id", "set-cookie"
 
 
 def credentials(family=CHAT, secret=SECRET):
-    """Headers as a client of the family sends them."""
+    """Return the headers that a client of the family sends."""
     if family == GENERATE:
         return {"x-goog-api-key": secret}
     headers = {"Authorization": f"Bearer {secret}"}
@@ -142,7 +142,7 @@ def credentials(family=CHAT, secret=SECRET):
 
 
 def path_of(family, model, stream=False, array=False):
-    """Where a call of the family goes; `array`: a stream as one JSON array."""
+    """Return the path of a call of the family; `array`: a stream as one JSON array."""
     if family != GENERATE:
         return PATHS[family]
     if not stream:
@@ -151,7 +151,8 @@ def path_of(family, model, stream=False, array=False):
 
 
 def ask(family, model, prompt="Say something.", stream=False, **more):
-    """The body of a usual call. Of generate_content it tells neither model nor stream."""
+    """Return the body of a usual call. For generate_content it contains neither model nor
+    stream."""
     if family == GENERATE:
         contents = [{"role": "user", "parts": [{"text": prompt}]}]
         config = {"maxOutputTokens": MAX_TOKENS}
@@ -174,7 +175,8 @@ def check_ids(answer):
 
 
 def error_of(family, body, call_id):
-    """(type, code or None, message) of an error in the family's shape, which is checked."""
+    """Return (type, code or None, message) of an error, and check that it has the family's
+    shape."""
     said = json.loads(body)
     if family == GENERATE:
         assert list(said) == ["error"], said
@@ -194,7 +196,7 @@ def error_of(family, body, call_id):
 
 
 def check_refusal(answer, family, number, **headers):
-    """The answer is the row of the table, in every part; its message.
+    """Check that the answer matches the table's row in every part; return its message.
 
     `headers`: those that differ from the row; None: not sent.
     """
@@ -220,22 +222,23 @@ def check_refusal(answer, family, number, **headers):
     return message
 
 
-# In a stream the messages family names a failed channel an overload: there is no status to tell.
+# In a stream there is no status, and the messages family reports a failed channel as an overload.
 _STREAM_TYPES = {"E26": "overloaded_error", "E29": "overloaded_error"}
-# In a stream of generate_content: (status, code), as there is no status line to tell.
+# (status, code) in a stream of generate_content, which has no status line.
 _STREAM_STATUSES = {"E26": ("UNAVAILABLE", 503), "E29": ("UNAVAILABLE", 503),
                     "E30": ("INTERNAL", 500), "E24": ("INTERNAL", 500)}  # fmt: skip
 
 
 def check_stream_failure(answer, family, number):
-    """One error of the family at the very end, and a proper end of the body behind it."""
+    """Check that a stream ends with exactly one error of the family and that its body is
+    complete."""
     assert answer.status == 200, (answer.head, answer.body)
     assert answer.headers["content-type"].startswith("text/event-stream")
     check_ids(answer)
     assert answer.whole, "the body did not end properly"
     found = events(answer.body)
     if family == GENERATE:
-        # Once more, bare: the bytes behind the end of the last event.
+        # The error is repeated without framing: the bytes after the end of the last event.
         bare = found.pop()
         assert found[-1].lstrip(b"\r\n") == b"data: %b\r\n\r\n" % bare.removesuffix(b"\n"), bare
     size = 2 if family == RESPONSES else 1
@@ -261,7 +264,8 @@ def check_stream_failure(answer, family, number):
 
 
 def _check_failed_response(failed, row):
-    """`error` with both spellings, then `response.failed`, numbered in sequence; the message."""
+    """Check `error` in both spellings, then `response.failed`, with consecutive numbers; return
+    the message."""
     error, last = map(data_of, failed)
     assert failed[0].startswith(b"event: error\ndata: {") and error["type"] == "error"
     assert failed[1].startswith(b"event: response.failed\ndata: {")
@@ -286,7 +290,7 @@ _TERMINAL = ("message_stop", "response.completed", "response.incomplete", "respo
 
 
 def is_terminal(event):
-    """Whether an event ends a stream; of generate_content: whether it has the finish reason."""
+    """Return True if an event ends a stream; for generate_content, if it has the finish reason."""
     data = data_of(event)
     if not isinstance(data, dict):
         return data == "[DONE]"
@@ -295,8 +299,8 @@ def is_terminal(event):
 
 
 def is_heartbeat(family, event, started):
-    """The gateway's own keep-alive: a comment; inside a message a ping, inside a response now and
-    again an event; elsewhere a blank line."""
+    """Return True if the event is the gateway's own keep-alive: a comment; within a message a
+    ping; within a response at times an event; in generate_content a blank line."""
     if family == GENERATE:
         return event.strip(b"\r\n") == b""
     if family == MESSAGES and started:
@@ -307,7 +311,7 @@ def is_heartbeat(family, event, started):
 
 
 def check_whole_stream(answer):
-    """A stream that ended as it should; its events."""
+    """Check that a stream ended as it should; return its events."""
     assert answer.status == 200, (answer.head, answer.body)
     assert answer.headers["content-type"].startswith("text/event-stream")
     check_ids(answer)
@@ -319,7 +323,7 @@ def check_whole_stream(answer):
 
 
 def text_of(family, body):
-    """The text of a whole answer, plain or streamed."""
+    """Return the text of a whole answer, plain or streamed."""
     if body.startswith((b"{", b"[")):
         return "".join(_plain_text(family, json.loads(body)))
     data = (data_of(event) for event in events(body))

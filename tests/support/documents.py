@@ -1,14 +1,14 @@
-"""Documents of `apply` for the tests of handlers."""
+"""Documents of `apply` for tests of handlers."""
 
 from tests.support.dialects import SECRET
 
 UPSTREAM_KEY = "sk-vendor-of-the-channel-42"
-CREDIT = "1000000"  # no test shall meet an empty wallet because of another one
+CREDIT = "1000000"  # enough that no test finds the wallet empty because of another one
 PRICE = {"input": "3", "output": "15"}
 
 
 def channel(name, family, url, models, **more):
-    """One channel of the document, open to the group "all"."""
+    """Return a channel of the document, open to the group "all"."""
     return {
         "name": name,
         "vendor": "demo",
@@ -22,7 +22,7 @@ def channel(name, family, url, models, **more):
 
 
 def document(models, channels):
-    """Models at the same price, channels, and one rich owner of one key."""
+    """Return a document: models at the same price, channels, and one rich owner with one key."""
     return {
         "model": [{"name": name, "price": PRICE} for name in models],
         "group": [{"name": "all"}],

@@ -1,4 +1,4 @@
-"""A small upstream for tests: one answer for each request, on a connection of its own."""
+"""A small upstream for tests that answers each request on a connection of its own."""
 
 import json
 
@@ -25,7 +25,8 @@ ERROR = {"error": {"message": "broken", "type": "server_error", "code": "interna
 
 
 def answer_of(status, body, kind="application/json", connection="close", **headers):
-    """`body`: bytes, or what JSON can say; names of headers with _ in the place of -."""
+    """Return the bytes of an answer. `body`: bytes, or a value for JSON; _ in header names stands
+    for -."""
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
     lines = [f"HTTP/1.1 {status} X", f"Content-Type: {kind}", f"Content-Length: {len(data)}"]
     lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
@@ -33,7 +34,7 @@ def answer_of(status, body, kind="application/json", connection="close", **heade
 
 
 def events_of(*events):
-    """An answer of these events, whole."""
+    """Return a complete answer with these events."""
     body = b"".join(b"data: %b\n\n" % json.dumps(event).encode() for event in events)
     return answer_of(200, body + b"data: [DONE]\n\n", "text/event-stream")
 
@@ -42,7 +43,8 @@ GOOD = answer_of(200, ANSWER)
 
 
 class Echo(RawUpstream):
-    """Keeps the requests, answers each, closes. `answer`: bytes, or a function of the request."""
+    """A server that keeps the requests, answers each and closes. `answer`: bytes, or a function of
+    the request."""
 
     def __init__(self, tls=None):
         self.requests = []

@@ -1,8 +1,8 @@
-"""Every cell of docs/errors.md: how a condition is provoked in a family, and what must come of it.
+"""Every cell of docs/errors.md: how to provoke a condition in a family, and the result to expect.
 
-A cell is a condition in a dialect before the first byte, or in a stream that has begun. `WAYS` and
-`STREAM_WAYS` are the whole matrix; the words are those that clients were promised, so they stand
-here a second time on purpose and do not follow the code.
+A cell is a condition in a dialect before the first byte, or in a stream that has started. `WAYS`
+and `STREAM_WAYS` are the whole matrix. The texts are those that clients were promised: they are
+repeated here on purpose, independent of the code.
 """
 
 from collections.abc import Mapping
@@ -14,19 +14,19 @@ from tests.support.dialects import ALL, CHAT, GENERATE, MESSAGES, RESPONSES
 PUBLIC_URL = "https://gateway.example"
 LIMIT_BYTES = 1 << 20
 ARRAY = "generate_content array"  # a stream as one JSON array
-LATE = "first_ms=2600"  # behind the commit of a gateway that waits one second
+LATE = "first_ms=2600"  # later than the commit of a gateway that waits one second
 GOOD = "good-model"
-ASIDE = "aside"  # models whose channel is at its limit before the cells are played
+ASIDE = "aside"  # models whose channels are brought to their limits before the cells run
 UNRECORDED = ("E01", "E02", "E03", "E31", "E32", "E33", "E39")
 
 
 @dataclass(frozen=True)
 class Way:
-    """One way into a condition; what is not said is as in a good call.
+    """One way to provoke a condition; defaults are those of a good call.
 
-    `script`: how the upstream behaves, in words of the prompt; `place`: where the channels of a
-    model of the call's own lead; `asked`: how many of the two are asked. `says`: the whole message,
-    with {model} and {url} filled in, or a pattern when it begins with "re:".
+    `script`: the upstream's behaviour, as a directive of the prompt. `place`: where the channels
+    of the call's own model lead. `asked`: how many of its two channels are asked. `says`: the
+    whole message with {model} and {url} filled in, or a pattern if it starts with "re:".
     """
 
     says: str
@@ -45,9 +45,9 @@ class Way:
     gateway: str = "usual"
 
 
-@dataclass(frozen=True, eq=False)  # a key of dictionaries: each is one of its kind
+@dataclass(frozen=True, eq=False)  # a dictionary key; compared by identity
 class Cell:
-    """A condition (by its number) in a dialect; `stream`: after the head."""
+    """A condition (by its number) in a dialect; `stream`: after the response head."""
 
     number: str
     family: str  # or ARRAY
@@ -60,7 +60,7 @@ class Cell:
 
     @property
     def model(self):
-        """The name of the model that is asked for."""
+        """Return the name of the model that is requested."""
         if self.way.asked == 0:
             return self.way.model
         where = "stream" if self.stream else "answer"
@@ -68,12 +68,13 @@ class Cell:
 
     @property
     def speaks(self):
-        """The family of the endpoint."""
+        """Return the family of the endpoint."""
         return GENERATE if self.family == ARRAY else self.family
 
 
 def upstream(says, script, asked=2, outcome="upstream_error", **more):
-    """The upstream of the first channel fails; of two channels `asked` are asked."""
+    """Return a way in which the upstream of the first channel fails; `asked` of the two channels
+    are asked."""
     return Way(says, outcome, script=script, asked=asked, **more)
 
 
@@ -102,7 +103,7 @@ BUG_SCRIPT = 'status=400 message="a bug"'
 CLOSED = "The group of this API key may not use this entry point."
 REFUSED = "The upstream refused the request: top_k is out of range"
 MISSING = "Missing required field: '{}'."
-MODEL_PATH = "/v1beta/models/models/:generateContent"  # a name of nothing
+MODEL_PATH = "/v1beta/models/models/:generateContent"  # an empty model name
 WEBSOCKET = {"Connection": "Upgrade", "Upgrade": "websocket"}
 NO_ENDPOINT = "No such endpoint: "
 DOUBLED = NO_ENDPOINT + "the base URL already contains {}; set it to {{url}}{}."
@@ -262,7 +263,8 @@ WAYS: dict[str, dict[str, Way]] = {
 
 
 def _late(number, **more):
-    """In the stream as before it, but one channel alone is asked: the head is out."""
+    """Return the ways of the same condition in a stream: only one channel is asked, because the
+    head has been sent."""
     ways = WAYS[number]
     return {
         family: replace(ways[_speaker(family)], asked=1, **more,
@@ -294,7 +296,7 @@ STREAM_WAYS: dict[str, dict[str, Way]] = {
     "E29": _in_all(upstream(UNREACHABLE, None, 1, place="full")),
     "E30": {
         **_in_all(upstream(UNUSABLE, "garbage=2", 1)),
-        # Bytes that are no JSON hide the end of an element: such an array is a cut one.
+        # Invalid JSON hides the end of an element, so such an array would count as truncated.
         ARRAY: upstream(UNUSABLE, f"{LATE} html200", 1),
     },
     "E35": _in_all(upstream(UNKNOWN_FILE, f"{LATE} {GONE}", 1)),

@@ -1,4 +1,4 @@
-"""A way to a port of this machine that a test cuts, freezes and slows, each connection alone."""
+"""A TCP forwarder to a local port; a test can cut, freeze and slow down each connection."""
 
 import contextlib
 import os
@@ -13,7 +13,7 @@ PIECE_BYTES = 65536
 
 
 class Way:
-    """One connection that is forwarded; `port`: where it comes from; `delay_s`: of each piece."""
+    """One forwarded connection; `port`: the client's port; `delay_s`: the delay of each chunk."""
 
     def __init__(self, client, goal):
         self.delay_s = 0
@@ -45,8 +45,8 @@ class Way:
 
 
 class Forwarder:
-    """A context: `ways` to `goal` in the order of their coming. `fate`: what happens to the next
-    one that comes from a port, "pass", "cut" or "freeze"."""
+    """A context manager that forwards to `goal`; `ways` are its connections in order of arrival.
+    `fate` returns "pass", "cut" or "freeze" for a new connection, by the client's port."""
 
     def __init__(self, goal):
         self.goal, self.ways, self.fate = goal, [], lambda port: "pass"
@@ -79,7 +79,8 @@ class Forwarder:
 
 
 def process_of(pids, local_port, remote_port):
-    """The process that has the end of a connection, by its ports; None before it is accepted."""
+    """Return the process that has the end of a connection, by its ports; None before it is
+    accepted."""
     ends = [f"{int.from_bytes(socket.inet_aton(HOST), 'little'):08X}:{port:04X}"
             for port in (local_port, remote_port)]  # fmt: skip
     for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
@@ -91,9 +92,9 @@ def process_of(pids, local_port, remote_port):
 
 
 def _files(pid):
-    """What the descriptors of a process are."""
+    """Return what each descriptor of a process refers to."""
     targets = []
     for entry in Path(f"/proc/{pid}/fd").iterdir():
-        with contextlib.suppress(OSError):  # closed meanwhile
+        with contextlib.suppress(OSError):  # may be closed meanwhile
             targets.append(os.readlink(entry))
     return targets

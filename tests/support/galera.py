@@ -2,14 +2,14 @@
 
     cluster = Galera()                     # three nodes, all primary and synced
     cluster.url()                          # mysql://root@h1,h2,h3/test_1, a fresh database
-    cluster.nodes[0].kill()                # SIGKILL; the others go on after some 4 s
+    cluster.nodes[0].kill()                # SIGKILL; the others go on after about 4 s
     cluster.nodes[0].freeze(), .thaw()     # SIGSTOP, SIGCONT; the others evict it after 3 to 6 s
     cluster.nodes[0].start()               # comes back, by IST; waits until it is synced
-    cluster.nodes[0].stop()                # an orderly end, as of a rolling upgrade
-    cluster.nodes[2].bootstrap()           # a human makes the last node of a lost majority primary
+    cluster.nodes[0].stop()                # an orderly shutdown, as for a rolling upgrade
+    cluster.nodes[2].bootstrap()           # makes the last node of a lost majority primary
     cluster.restore()                      # all three run and are synced, whatever a test did
 
-Memory: some 150 MB a node; disk: some 200 MB a node. The nodes start in some 15 s.
+Each node takes about 150 MB of memory and 200 MB of disk. The nodes start in about 15 s.
 """
 
 import configparser
@@ -41,7 +41,8 @@ def sample():
 
 
 class GaleraNode(MariaDb):
-    """A node. `port`: of clients; `place`: as `store.url` names it; `replication`: of the group."""
+    """A node. `port`: for clients; `place`: its name in `store.url`; `replication`: the address
+    for the group."""
 
     def __init__(self, replication, group, first):
         self.replication = replication
@@ -49,7 +50,7 @@ class GaleraNode(MariaDb):
             "bind_address": HOST,
             "innodb_buffer_pool_size": "64M",
             "innodb_log_file_size": "96M",
-            "innodb_flush_log_at_trx_commit": "0",  # what a node loses it has from the others
+            "innodb_flush_log_at_trx_commit": "0",  # a node recovers what it loses from the others
             "wsrep_cluster_name": "sluice-tests",
             "wsrep_cluster_address": f"gcomm://{','.join(f'{HOST}:{port}' for port in group)}",
             "wsrep_node_address": f"{HOST}:{replication}",
@@ -73,8 +74,9 @@ class GaleraNode(MariaDb):
         return f"{HOST}:{self.port}"
 
     def start(self, *options):
-        """Starts the node and waits until it is primary and synced. After a kill it finds out first
-        where it was, as the unit of the package does: else the whole database would be copied."""
+        """Start the node and wait until it is primary and synced. After a kill it first recovers
+        its position, as the package's systemd unit does; otherwise the whole database would be
+        copied."""
         if "seqno:   -1" in self._state():
             options = (*options, *self._recovered())
         super().start(*options)
@@ -91,32 +93,32 @@ class GaleraNode(MariaDb):
         return [f"--wsrep-start-position={position[1]}"] if position else []
 
     def start_alone(self):
-        """Starts the node as the first one of a new cluster: all others have ended."""
+        """Start the node as the first of a new cluster, when all others have ended."""
         state = Path(self._folder) / "data" / "grastate.dat"
         state.write_text(state.read_text().replace("to_bootstrap: 0", "to_bootstrap: 1"))
         self.start("--wsrep-new-cluster")
 
     def stop(self):
-        """Ends in order, as for an upgrade."""
+        """Shut down in order, as for an upgrade."""
         self.process.terminate()
         self.process.wait(START_TIMEOUT_S)
 
     def bootstrap(self):
-        """Makes this node the primary component, as a human does when the majority is lost."""
+        """Make this node the primary component, as an operator does when the majority is lost."""
         self.run("SET GLOBAL wsrep_provider_options = 'pc.bootstrap=YES'")
 
     def status(self, name):
-        """The value of a status variable, `wsrep_` before it."""
+        """Return the value of a status variable; `name` is without `wsrep_`."""
         rows = self.run(f"SHOW GLOBAL STATUS LIKE 'wsrep_{name}'")
         return rows[0][1] if rows else None
 
     def wait_synced(self):
-        """Waits until the node is primary and has all that the others have."""
+        """Wait until the node is primary and has everything that the others have."""
         self._wait_for("cluster_status", "Primary")
         self._wait_for("local_state_comment", "Synced")
 
     def wait_for_members(self, count):
-        """Waits until the node knows that it has so many members in its group, itself included."""
+        """Wait until the node sees this many members in its group, itself included."""
         self._wait_for("cluster_size", str(count))
 
     def _wait_for(self, name, value):
@@ -130,7 +132,7 @@ class GaleraNode(MariaDb):
 
 
 class Galera:
-    """Three nodes. `nodes[0]` is the first one of `url()`."""
+    """Three nodes; `nodes[0]` is the first one in `url()`."""
 
     def __init__(self):
         if not Path(PROVIDER).exists() or not shutil.which("rsync"):
@@ -145,16 +147,16 @@ class Galera:
             raise
 
     def url(self, options=""):
-        """The address of a fresh database on all nodes; `options`: behind its question mark."""
+        """Return the URL of a fresh database on all nodes; `options`: its query string."""
         _, _, name = self.nodes[0].fresh_url().rpartition("/")
         return self.url_of(name) + (f"?{options}" if options else "")
 
     def url_of(self, name, nodes=None):
-        """The address of a database on these nodes, else on all."""
+        """Return the URL of a database on these nodes, by default on all."""
         return f"mysql://root@{','.join(node.place for node in nodes or self.nodes)}/{name}"
 
     def restore(self):
-        """All nodes run and are synced again."""
+        """Make all nodes run and be synced again."""
         running = [node for node in self.nodes if node.process.poll() is None]
         for node in running:
             node.thaw()
@@ -169,7 +171,7 @@ class Galera:
                 node.start()
         for node in self.nodes:
             node.wait_synced()
-        # One that was frozen does not know at once that it was given up.
+        # A frozen node does not notice at once that the others have evicted it.
         deadline = time.monotonic() + SYNC_TIMEOUT_S
         while len({node.status("cluster_conf_id") for node in self.nodes}) > 1:
             assert time.monotonic() < deadline, "the nodes do not agree on their cluster"

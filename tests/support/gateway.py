@@ -1,7 +1,7 @@
 """A gateway as an operator runs it, for tests: real processes, real ports, real files.
 
-`Gateway` makes a folder with `app.py init`, fills it with `apply`, starts `serve`, and reads what
-was recorded. Everything goes through the command line, as a stranger would do it.
+`Gateway` creates a folder with `app.py init`, fills it with `apply`, starts `serve`, and reads the
+records. Everything goes through the command line, as for any operator.
 """
 
 import copy
@@ -49,11 +49,11 @@ class Gateway:
         self.log_path = folder / "serve.log"
         self.process: subprocess.Popen[bytes] | None = None
         self.tail: Tail | None = None
-        self.env: dict[str, str] = {}  # of `serve`, beside the test's own
+        self.env: dict[str, str] = {}  # for `serve`, in addition to the test's own environment
         self._node_flags: list[str] = []
-        self._started: list[int] = []  # the processes
+        self._started: list[int] = []  # process ids
         self._log_begin = 0
-        self._began_ms = 0  # what is older was of others
+        self._began_ms = 0  # older records belong to other tests
         self.run("init", str(folder), *self._flags(), config=False)
 
     def _flags(self) -> list[str]:
@@ -62,11 +62,12 @@ class Gateway:
         ]
 
     def sibling(self, name: str, settings: dict[str, Any] | None = None) -> "Gateway":
-        """Another node of the same store: it differs in its ports, its journal and `settings`."""
+        """Return another node of the same store; it differs in its ports, its journal and
+        `settings`."""
         other = copy.copy(self)
         other.process = other.tail = None
         other._log_begin = 0
-        self._started = []  # not for others any more
+        self._started = []  # no longer taken over by other tests
         other.port, other.ops_port = free_port(), free_port()
         other.log_path = self.folder / f"{name}.log"
         own = {
@@ -79,10 +80,10 @@ class Gateway:
         return other
 
     def run(self, *args: str, stdin: str = "", config: bool = True, code: int = 0) -> str:
-        """A command that must end with `code`; its stdout."""
+        """Run a command that must exit with `code`; return its stdout."""
         done = commands.run([*args, *(["--config", str(self.config)] if config else [])], stdin)
         with self.log_path.open("a") as log:
-            # Not what the command prints for the operator: that may be a new secret.
+            # Without what the command prints for the operator, which may contain a new secret.
             log.write(done.stderr)
         assert done.returncode == code, (
             f"{args}: exit {done.returncode}: {(done.stdout + done.stderr)[-2000:]}"
@@ -90,11 +91,11 @@ class Gateway:
         return done.stdout
 
     def apply(self, document: dict[str, Any]) -> Any:
-        """Applies a document; the printed JSON."""
+        """Apply a document; return the printed JSON."""
         return json.loads(self.run("apply", "-", "--json", stdin=json.dumps(document)))
 
     def launch(self, *extra: str) -> None:
-        """Starts `serve` and waits for nothing."""
+        """Start `serve` and do not wait."""
         flags = [*self._node_flags, *extra]
         argv = [sys.executable, str(ROOT / "app.py"), "serve", *flags, "--config", str(self.config)]
         with self.log_path.open("ab") as log:
@@ -107,7 +108,7 @@ class Gateway:
             )
 
     def start(self, *extra: str, wait_s: float = 20) -> None:
-        """Starts `serve` and waits until it is ready."""
+        """Start `serve` and wait until it is ready."""
         self.launch(*extra)
         assert self.process is not None
         deadline = time.monotonic() + wait_s
@@ -118,19 +119,20 @@ class Gateway:
         self._started = self.pids()
 
     def take_over(self, document: dict[str, Any]) -> bool:
-        """Replaces all objects by those of a document, for a test that sees nothing of before.
+        """Replace all objects by those of a document, for a test that must not see those of
+        earlier tests.
 
-        False: it does not run as it was started.
+        Return False if the gateway does not run as it was started.
         """
         if self.pids() != self._started or not self.ready():
             return False
         self.run("apply", "-", "--prune", stdin="{}")
-        # Calls that are recorded later would keep the names of their users.
+        # Calls recorded later would keep the names of their users.
         if not wait_until(self._is_idle, IDLE_WITHIN_S):
             return False
         self._began_ms = int(time.time() * 1000)
         self._rename_users_of_records(str(self._began_ms))
-        # A worker looks for all changes when it finds a key that it did not know.
+        # A worker looks for all changes when it sees a key that it does not know.
         secret, name = f"sk-taken-over-{self._began_ms}", "taken-over"
         more = {
             "group": [{"name": name}],
@@ -140,7 +142,7 @@ class Gateway:
         try:
             self.apply(document | {kind: document.get(kind, []) + more[kind] for kind in more})
         except AssertionError as error:
-            # Refusals beyond the first of a minute are recorded when it is over.
+            # Refusals beyond the first of a minute are recorded at the end of that minute.
             if "calls of an earlier user" in str(error):
                 return False
             raise
@@ -151,13 +153,13 @@ class Gateway:
         return True
 
     def _is_idle(self) -> bool:
-        """Return whether no call runs and every call is recorded."""
+        """Return True if no call runs and every call is recorded."""
         status = json.loads(self.call("GET", "/status", port=self.ops_port)[2])
         backlog = sum(worker.get("journal_backlog_bytes", 1) for worker in status["workers"])
         return not status["calls"] and not backlog
 
     def _rename_users_of_records(self, prefix: str) -> None:
-        """So that new ones may have their names."""
+        """Rename the users in old records, so that new users may have their names."""
         db = open_database(self.store_url)
         old = f"'{prefix}-' || \"user\""
         renames = [f'UPDATE "{table}" SET "user" = {old}' for table in TABLES_WITH_NAMES]
@@ -169,26 +171,26 @@ class Gateway:
         return str(self.settings.get("store.url", f"sqlite:///{self.folder}/sluice.db"))
 
     def ready(self) -> bool:
-        """What /readyz says."""
+        """Return True if /readyz says ready."""
         try:
             return self.call("GET", "/readyz", port=self.ops_port)[0] == 200
         except (OSError, http.client.HTTPException):
             return False
 
     def ready_workers(self) -> int:
-        """Workers that take calls. While a slot has none its socket is closed, which resets those
-        who wait there."""
+        """Return the number of workers that take calls. The socket of a slot without a worker is
+        closed, which resets the connections that wait there."""
         state = json.loads(self.call("GET", "/status", port=self.ops_port)[2])
         return sum(not worker["why"] for worker in state["workers"])
 
     def stop(self, timeout_s: float = 20) -> int:
-        """SIGTERM; the exit code."""
+        """Send SIGTERM; return the exit code."""
         assert self.process is not None
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(timeout_s)
 
     def pids(self) -> list[int]:
-        """The supervisor and what it started, by /proc."""
+        """Return the ids of the supervisor and all its descendants, from /proc."""
         assert self.process is not None
         found = [self.process.pid]
         for entry in os.listdir("/proc"):
@@ -197,7 +199,7 @@ class Gateway:
         return found
 
     def kill(self) -> None:
-        """SIGKILL for every process, the supervisor first."""
+        """Kill every process with SIGKILL, the supervisor first."""
         if self.process is None:
             return
         for pid in self.pids():
@@ -211,14 +213,14 @@ class Gateway:
             time.sleep(0.01)
 
     def close(self) -> None:
-        """Ends what still runs."""
+        """End whatever still runs."""
         if self.tail is not None:
             self.tail.close()
         if self.process is not None and self.process.poll() is None:
             self.kill()
 
     def log(self) -> str:
-        """Everything the node and its commands printed."""
+        """Return everything that the node and its commands printed."""
         return self.log_path.read_bytes()[self._log_begin :].decode(errors="replace")
 
     def call(
@@ -230,7 +232,7 @@ class Gateway:
         port: int | None = None,
         timeout_s: float = 20,
     ) -> tuple[int, dict[str, str], bytes]:
-        """One request -> (status, lower-case headers, body)."""
+        """Send one request; return (status, lower-case headers, body)."""
         connection = http.client.HTTPConnection(HOST, port or self.port, timeout=timeout_s)
         try:
             data = json.dumps(body).encode() if isinstance(body, (dict, list)) else body
@@ -242,16 +244,16 @@ class Gateway:
             connection.close()
 
     def worker_pids(self) -> list[int]:
-        """The relay processes."""
+        """Return the process ids of the workers."""
         return [pid for pid in self.pids()[1:] if b"worker" in _command_line(pid)]
 
     def follow(self) -> "Tail":
-        """Watches records as they are written: quick where a test asks for many."""
+        """Watch records as they are written; faster than `record` for a test with many calls."""
         self.tail = Tail(self.store_url, self._began_ms)
         return self.tail
 
     def usage(self, **filters: Any) -> list[dict[str, Any]]:
-        """Records as `usage export` prints them, oldest first."""
+        """Return the records as `usage export` prints them, oldest first."""
         args = ["usage", "export", "--format", "ndjson"]
         for name, value in filters.items():
             args += ["--" + name.replace("_", "-"), str(value)]
@@ -260,7 +262,7 @@ class Gateway:
         return [record for record in records if record["id"] >= first_id]
 
     def record(self, call_id: str, timeout_s: float = 20) -> dict[str, Any]:
-        """The one record of a call; waits until it is there."""
+        """Return the one record of a call; wait until it is there."""
         if self.tail is not None:
             return self.tail.record(call_id, timeout_s)
         deadline = time.monotonic() + timeout_s
@@ -274,11 +276,11 @@ class Gateway:
 
 
 class _Closed(Exception):
-    """The tail is not wanted any more."""
+    """The signal to the thread that the tail is closed."""
 
 
 class Tail:
-    """Records as they are written, followed by a thread of the test's own process."""
+    """A follower of new records, in a thread of the test's own process."""
 
     def __init__(self, url: str, began_ms: int) -> None:
         self._began_ms = began_ms
@@ -309,14 +311,14 @@ class Tail:
             raise _Closed
 
     def record(self, call_id: str, timeout_s: float = 20) -> dict[str, Any]:
-        """The record of a call; waits until it is there."""
+        """Return the record of a call; wait until it is there."""
         with self._news:
             self._news.wait_for(lambda: call_id in self._records, timeout_s)
             assert call_id in self._records, f"no record of {call_id}"
             return self._records[call_id]
 
     def find(self, timeout_s: float = 20, **fields: Any) -> dict[str, Any]:
-        """The one record with these values; waits until it is there."""
+        """Return the one record with these values; wait until it is there."""
 
         def found() -> list[dict[str, Any]]:
             wanted = fields.items()

@@ -1,8 +1,8 @@
-"""Bytes with something wrong in them, the same ones in every run."""
+"""Malformed bytes, the same in every run."""
 
 
 def hostile_bytes(data, rng, pieces):
-    """The data with a few bytes flipped, cut out, doubled, put in or cut off."""
+    """Return the data with a few bytes flipped, cut out, doubled, inserted or cut off."""
     out = bytearray(data)
     for _ in range(rng.randint(1, 3)):
         at, size = rng.randrange(len(out) + 1), rng.randint(1, 40)

@@ -1,7 +1,7 @@
-"""The whole installation of docs/cluster.md on loopback, by the very files of conf/cluster.
+"""The whole installation of docs/cluster.md on loopback, with the files of conf/cluster.
 
 Three database nodes, Redis, two gateways with two workers each behind nginx, and callers of each
-kind at a steady pace. Only ports, paths and addresses of the samples are replaced.
+kind at a steady rate. Only ports, paths and addresses of the samples are replaced.
 """
 
 import contextlib
@@ -25,8 +25,8 @@ from tests.support.wallets import joined, owners, secret_of
 RPM, TPM, SLOTS = 30, 900, 4
 GAP_MS, CHUNKS = 250, 16
 POOR_BALANCE = "0.02"
-PASSWORD = "CHANGE-ME"  # as the samples have it
-# Who calls, how: 30 calls a second and 50 streams at any time, together.
+PASSWORD = "CHANGE-ME"  # as in the samples
+# The callers and their rates: in total 30 calls a second and 50 open streams.
 PACES = {
     "rich": Pace(20, 42, GAP_MS, CHUNKS, rest_s=0.5),
     "rated": Pace(4, 0, GAP_MS, CHUNKS),
@@ -41,8 +41,8 @@ _SQL = re.compile(r"```sql\n(.*?)```", re.DOTALL)
 
 
 class Installation:
-    """All processes, running; `load` has callers call, `settle` waits until all is booked. `more`:
-    of the document, which workers read at their start."""
+    """All processes, running. `load` makes the callers call, `settle` waits until everything is
+    booked. `more`: additions to the document, which workers read at their start."""
 
     def __init__(self, folder: Path, galera, more: dict | None = None) -> None:
         self.galera = galera
@@ -70,7 +70,8 @@ class Installation:
         return RedisServer(file, PASSWORD)
 
     def _gateways(self, folder: Path) -> list[Gateway]:
-        """Gateways with conf/cluster/gateway.toml, on a database made as the page says."""
+        """Return gateways with conf/cluster/gateway.toml, on a database created as the page
+        says."""
         [text] = _SQL.findall((ROOT / "docs/cluster.md").read_text())
         for earlier in ("DATABASE IF EXISTS sluice", "USER IF EXISTS 'sluice'@'%'"):
             self.galera.nodes[0].run(f"DROP {earlier}")
@@ -114,7 +115,7 @@ class Installation:
     # ---- the database ----------------------------------------------------------------------------
 
     def read(self, query, *parameters):
-        """The rows of a query, by a session of its own with the host that is written to."""
+        """Return the rows of a query, read in a session of its own from the writing host."""
         db = open_database(self.database)
         try:
             return snapshot_read(db, lambda: execute(db, query, parameters).fetchall())
@@ -122,7 +123,7 @@ class Installation:
             discard(db)
 
     def writer(self):
-        """The node that all write to."""
+        """Return the node that all write to."""
         [(host,)] = self.read('SELECT "host" FROM "writing_host"')
         return next(node for node in self.galera.nodes if node.place == host)
 
@@ -137,7 +138,7 @@ class Installation:
 
     @contextlib.contextmanager
     def load(self, tag):
-        """Callers of each kind while the block runs: what each saw, by its name."""
+        """Let callers of each kind call while the block runs; yield what each saw, by its name."""
         self.gateways[0].run(
             *("wallet", "credit", "--user", "poor", "--amount", POOR_BALANCE),
             *("--id", f"poor-{tag}", "--reason", "test"),
@@ -152,8 +153,8 @@ class Installation:
             yield {who: caller.seen for who, caller in callers.items()}
 
     def settle(self, tag):
-        """Wait until each call of a load that the vendor saw is booked; its records by name, and
-        how long that took."""
+        """Wait until each call of a load that the vendor saw is booked. Return the records by
+        name, and how long that took."""
         began_s = time.monotonic()
         names = {name for name in names_in(self.vendor_log) if name.startswith(f"call-{tag}")}
         while True:
@@ -165,7 +166,8 @@ class Installation:
             time.sleep(0.5)
 
     def records(self, tag):
-        """The records of a load: (id, outcome, status, node, started, recorded, tokens) by name."""
+        """Return a load's records by name: (id, outcome, status, node, started, recorded,
+        tokens)."""
         rows = {}
         query = (
             'SELECT "client_request_id", "id", "outcome", "status", "node", "started_ms",'
@@ -181,7 +183,7 @@ class Installation:
         return int(lowest)
 
     def restart(self, gateway, *flags, **environment):
-        """In order, so that no caller notices."""
+        """Restart a gateway in order, so that no caller notices."""
         assert gateway.stop(DRAIN_WITHIN_S) == 0
         gateway.env = environment
         gateway.start(*flags, wait_s=DRAIN_WITHIN_S)

@@ -1,8 +1,9 @@
-"""What tests start ends with them, however they end: a watchdog kills what the dead left behind.
+"""A watchdog that ends everything tests started, however the tests end.
 
-`Popen` is that of subprocess in a session of its own, which the watchdog is told. It is this file
-as a program: when its standard input ends, so when the test process is gone, it kills all processes
-of these sessions. A parent-death signal would not do: mariadbd loses it when it changes its user.
+`Popen` is subprocess.Popen in a session of its own, which is reported to the watchdog. The
+watchdog is this file run as a program: when its standard input ends, because the test process is
+gone, it kills all processes of these sessions. A parent-death signal would not do: mariadbd loses
+it when it changes its user.
 """
 
 import atexit
@@ -20,7 +21,7 @@ END_S = 10
 
 
 class Popen(subprocess.Popen):
-    """A process whose session is killed when this one has died."""
+    """A process whose session is killed when this process has died."""
 
     def __init__(self, argv: list[str], **options: Any) -> None:
         super().__init__(argv, **{**options, "start_new_session": True})
@@ -28,7 +29,7 @@ class Popen(subprocess.Popen):
 
 
 def drop(folder: str) -> None:
-    """Have a folder removed when this process has died."""
+    """Remove a folder when this process has died."""
     _tell(folder)
 
 
@@ -43,7 +44,7 @@ def _tell(line: str) -> None:
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             text=True,
-            start_new_session=True,  # Ctrl-C is not for it
+            start_new_session=True,  # not stopped by Ctrl-C
         )
         atexit.register(_watchdog.communicate)
     assert _watchdog.stdin is not None
@@ -52,7 +53,7 @@ def _tell(line: str) -> None:
 
 
 def _stat(pid: int) -> list[str]:
-    """The fields of /proc/PID/stat behind the name; none of a process that is gone."""
+    """Return the fields of /proc/PID/stat after the name; none if the process is gone."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -65,7 +66,7 @@ def _started_at(pid: int) -> str:
 
 
 def _members(sessions: dict[int, str]) -> list[int]:
-    """Living processes of the sessions; a number that went to somebody else is left alone."""
+    """Return the living processes of the sessions; skip a number that another process has now."""
     gone = {pid for pid, began in sessions.items() if _started_at(pid) not in ("", began)}
     found = []
     for entry in os.listdir("/proc"):
@@ -76,7 +77,7 @@ def _members(sessions: dict[int, str]) -> list[int]:
 
 
 def main() -> None:
-    """Read sessions and folders until the end of input, then end them."""
+    """Read sessions and folders until the end of input, then kill and remove them."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     sessions: dict[int, str] = {}

@@ -1,7 +1,8 @@
-"""Calls under load: callers that call without a pause, what they saw, and what must be true then.
+"""Calls under load: callers that call without a pause, what they saw, and what must hold
+afterwards.
 
-Each call carries a name of its own in its prompt and in X-Client-Request-Id: the vendor's log, the
-records and what the client saw are matched by it.
+Each call carries a name of its own in its prompt and in X-Client-Request-Id. It matches the
+vendor's log, the records and what the client saw.
 """
 
 import contextlib
@@ -25,7 +26,7 @@ MODEL = "demo-small"
 LOST = "gateway_lost"
 JOIN_S = 60
 CATCH_UP_STEP_S = 0.2
-# What callers do in turn: short and long, plain and streamed, and what takes some time.
+# What callers send in turn: short and long, plain and streamed, and calls that take some time.
 GOOD_PROMPTS = (
     ("[[demo ms=5]]", True),
     ("[[demo]]", False),
@@ -38,7 +39,7 @@ PROMPTS = (*GOOD_PROMPTS, ("[[demo status=500]]", False), ("[[demo ms=2 cut=4]]"
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a caller saw of one call; `answer` is None when no head came."""
+    """A call as its caller saw it; `answer` is None if no response head came."""
 
     name: str
     family: str
@@ -57,7 +58,7 @@ class Seen:
 
 @dataclass(frozen=True)
 class Manner:
-    """How callers call: how many, what, and how long each rests after a call."""
+    """The callers' behaviour: how many, what they send, and how long each rests after a call."""
 
     callers: int = 20
     prompts: tuple = PROMPTS
@@ -66,9 +67,9 @@ class Manner:
 
 
 def gateway_before(vendor, folder, settings=None, more=None):
-    """A gateway, not started, whose one model every family serves from a vendor.
+    """Return a gateway, not started, with one model that a vendor serves in every family.
 
-    `more`: users and keys beside the owner, as in a document.
+    `more`: users and keys in addition to the owner, as in a document.
     """
     gateway = Gateway(folder, {"log.level": "info", **(settings or {})})
     applied = document([MODEL], channels_of(vendor))
@@ -79,14 +80,14 @@ def gateway_before(vendor, folder, settings=None, more=None):
 
 
 def channels_of(vendor):
-    """A channel for each family."""
+    """Return a channel for each family."""
     return [
         channel(f"only-{family}", family, vendor.url, {MODEL: MODEL}) for family in dialects.ALL
     ]
 
 
 class Load:
-    """Callers that call until they are told to stop; what they saw, call by call."""
+    """Callers that call until they are stopped, and what they saw of each call."""
 
     def __init__(self, port, tag, manner):
         self.seen = []
@@ -122,7 +123,7 @@ class Load:
         self.seen.append(Seen(name, family, began, answer, ended_well))
 
     def wait_for(self, calls):
-        """Until so many calls have come to an end."""
+        """Wait until this many calls have ended."""
         assert wait_until(lambda: len(self.seen) >= calls, JOIN_S), f"{len(self.seen)} calls"
 
     def stop(self):
@@ -132,12 +133,12 @@ class Load:
             assert not thread.is_alive(), "a caller hangs"
 
     def not_served(self):
-        """The calls so far that came to no good end."""
+        """Return the calls so far that did not end well."""
         return [seen for seen in list(self.seen) if not seen.served]
 
 
 def send(connection, family, name, script="[[demo]]", stream=False, secret=dialects.SECRET):
-    """Sends one named call on a connection of its own."""
+    """Send one named call on a connection of its own."""
     body = dialects.ask(family, MODEL, f"{script} {name}", stream)
     if family == dialects.CHAT and stream:
         body["stream_options"] = {"include_usage": True}
@@ -150,18 +151,18 @@ def send(connection, family, name, script="[[demo]]", stream=False, secret=diale
 
 
 def ended(answer):
-    """Whether a stream came to its proper end."""
+    """Return True if a stream ended properly."""
     last = events(answer.body)[-1:]
     return bool(last) and dialects.is_terminal(last[0]) and not dialects.is_error(last[0])
 
 
 def names_in(log_path):
-    """Names of the calls that reached the vendor."""
+    """Return the names of the calls that reached the vendor."""
     return {NAME.search(line)[0] for line in log_path.read_text().splitlines() if NAME.search(line)}
 
 
 def first_answer_s(gateway):
-    """Seconds from the start of the processes to the first answer of a call."""
+    """Return the seconds from the start of the processes to the first answer to a call."""
     began = time.monotonic()
     gateway.start()
     body = dialects.ask(dialects.CHAT, MODEL, "hello")
@@ -173,7 +174,7 @@ def first_answer_s(gateway):
 
 
 def check_refused_in_all_dialects(port, number, secret=dialects.SECRET, patience_s=20):
-    """A call of each family, all at once, is refused with this row of the protocol."""
+    """Check that calls of each family, all at once, are refused with this row of the protocol."""
     with contextlib.ExitStack() as stack:
         connections = [
             stack.enter_context(Connection(port, patience_s=patience_s)) for _ in dialects.ALL
@@ -185,7 +186,7 @@ def check_refused_in_all_dialects(port, number, secret=dialects.SECRET, patience
 
 
 def catch_up_s(url, names, within_s):
-    """Seconds until these calls are in the store."""
+    """Return the seconds until these calls are in the store."""
     began, db = time.monotonic(), open_database(url)
     query = 'SELECT "client_request_id" FROM "usage_records"'
     missing = set(names)
@@ -198,8 +199,9 @@ def catch_up_s(url, names, within_s):
 
 
 def check_books(gateway, seen_by_vendor, loads, within_s=20):
-    """Every promise about records and money, after everything has been applied; the records."""
-    # Refusals for want of room (E38) may share a record; all others have one each.
+    """Check every promise about records and money, after everything has been booked; return the
+    records."""
+    # Refusals for lack of capacity (E38) may share a record; all others have one each.
     calls = [seen for load in loads for seen in load.seen if seen.whole]
     whole = {seen.name: seen for seen in calls if seen.answer.status != 503}
 
@@ -225,7 +227,8 @@ def check_books(gateway, seen_by_vendor, loads, within_s=20):
     gateway.run("usage", "verify")
     gateway.run("books", "verify")
 
-    # The call that asked whether it serves again may be written between the two readings.
+    # The test's last call, a check that the gateway serves again, may be booked between the two
+    # readings.
     assert left_by(records) == balance(gateway) or wait_until(
         lambda: left_by(gateway.usage()) == balance(gateway), 10, step_s=0.3
     )
@@ -233,13 +236,13 @@ def check_books(gateway, seen_by_vendor, loads, within_s=20):
 
 
 def left_by(records):
-    """What the owner still has, by the records."""
+    """Return what the owner must still have, according to the records."""
     costs = (Decimal(record["cost"]) for record in records if record["user"] == "owner")
     return Decimal(CREDIT) - sum(costs)
 
 
 def check_record(record):
-    """What is true of any record by itself."""
+    """Check what holds for any record by itself."""
     sum_of_charges = sum(Decimal(charge["amount"]) for charge in record["charges"])
     assert sum_of_charges == Decimal(record["cost"]) >= 0, record
     assert record["duration_ms"] is None or record["duration_ms"] >= 0, record
@@ -249,6 +252,6 @@ def check_record(record):
 
 
 def balance(gateway, user="owner"):
-    """What `wallet show` says a user owns."""
+    """Return a user's balance as `wallet show` prints it."""
     shown = json.loads(gateway.run("wallet", "show", "--user", user, "--json"))
     return Decimal(shown["balance"])

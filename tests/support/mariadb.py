@@ -1,6 +1,6 @@
 """A MariaDB for tests: a private server, started once a session, with fresh databases on demand.
 
-`MariaDb` is such a server: tests of outages make another one that they may kill and freeze.
+Tests of outages create another `MariaDb` that they may kill and freeze.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ from tests.support.programs import missing, program
 
 START_TIMEOUT_S = 60
 
-# Else each connection loads the system's certificates, 20 ms of CPU, and verifies nothing by them.
+# Otherwise each connection loads the system's certificates, 20 ms of CPU, without using them.
 _new_context = pymysql.connections.Connection._create_ssl_ctx
 _contexts = {}
 
@@ -37,19 +37,19 @@ pymysql.connections.Connection._create_ssl_ctx = _shared_context
 
 
 class MariaDb:
-    """A private server: its port, and fresh databases on it. `options` go to mariadbd, those of
-    `first` only when it starts for the first time."""
+    """A private server: its port, and fresh databases on it. `options` are mariadbd's; those in
+    `first` apply only to its first start."""
 
     def __init__(self, *options, first=()):
         self.program = program("mariadbd", package="mariadb-server")
-        # Not below pytest's own folder: the user mysql may not look into that.
+        # Outside pytest's own folder, which the user mysql may not read.
         self._folder = tempfile.mkdtemp(prefix="sluice-mariadb-")
         leash.drop(self._folder)
         os.chmod(self._folder, 0o755)
         self._made = 0
         self.port = free_port()
         self.process = None
-        self.environment = {}  # of the server, beside the test's own
+        self.environment = {}  # for the server, in addition to the test's own
         try:
             as_user = _install(self._folder)
             self._command = self._command_line(as_user, options)
@@ -66,7 +66,7 @@ class MariaDb:
             f"--datadir={self._folder}/data",
             f"--socket={self._folder}/socket",
             f"--pid-file={self._folder}/pid",
-            # A server that starts clears temporary files, those of others in the folder, too.
+            # A starting server clears temporary files, even those of other servers in the folder.
             f"--tmpdir={self._folder}/tmp",
             f"--port={self.port}",
             "--bind-address=127.0.0.1",
@@ -76,7 +76,7 @@ class MariaDb:
         ]
 
     def run(self, statement):
-        """Runs a statement as root; its rows."""
+        """Run a statement as root; return its rows."""
         with contextlib.closing(
             pymysql.connect(host="127.0.0.1", port=self.port, user="root", autocommit=True)
         ) as connection:
@@ -85,7 +85,8 @@ class MariaDb:
             return cursor.fetchall()
 
     def fresh_url(self, user="root"):
-        """The URL of a new empty database; a user other than root is made and owns only that."""
+        """Return the URL of a new empty database; a user other than root is created and owns only
+        that."""
         self._made += 1
         name = f"test_{self._made}"
         self.run(f"CREATE DATABASE {name} CHARACTER SET utf8mb4")
@@ -95,7 +96,7 @@ class MariaDb:
         return f"mysql://{user}@127.0.0.1:{self.port}/{name}"
 
     def start(self, *options):
-        """Starts the server on what it had, with further options; waits until it answers."""
+        """Start the server on its existing data, with further options; wait until it answers."""
         self.process = leash.Popen(
             [*self._command, *options],
             stdout=subprocess.DEVNULL,
@@ -105,19 +106,19 @@ class MariaDb:
         _wait(self.port, self.process)
 
     def kill(self):
-        """SIGKILL."""
+        """Kill the server with SIGKILL."""
         self.process.kill()
         self.process.wait(START_TIMEOUT_S)
 
     def freeze(self):
-        """SIGSTOP: connections stay and nothing is answered."""
+        """Stop the server with SIGSTOP: connections stay open and nothing is answered."""
         self.process.send_signal(signal.SIGSTOP)
 
     def thaw(self):
         self.process.send_signal(signal.SIGCONT)
 
     def restore(self):
-        """Runs and writes again, whatever a test did to it."""
+        """Make the server run and write again, whatever a test did to it."""
         if self.process.poll() is not None:
             self.start()
         self.thaw()
@@ -125,7 +126,7 @@ class MariaDb:
 
     def close(self):
         if self.process is not None and self.process.poll() is None:
-            self.kill()  # nobody wants its data, which a proper end would bring to the disk
+            self.kill()  # its data is no longer needed; a clean shutdown would still write it
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
@@ -141,7 +142,8 @@ def _install(folder):
             os.chown(owned, user.pw_uid, user.pw_gid)
         as_user = ["--user=mysql"]
     options = ["--auth-root-authentication-method=normal", "--skip-test-db"]
-    # In a folder of its own: one that starts removes what it finds of another's temporary tables.
+    # A folder of its own: a starting server removes temporary tables that it finds, even
+    # another's.
     options += [f"--tmpdir={folder}/tmp"]
     subprocess.run(
         ["mariadb-install-db", "--no-defaults", *as_user, f"--datadir={folder}/data", *options],
@@ -166,7 +168,7 @@ def _wait(port, process):
 
 @pytest.fixture(scope="session")
 def mariadb():
-    """A MariaDB server of this test session alone; skipped where the package is missing."""
+    """Yield a MariaDB server of this test session alone; skip where the package is missing."""
     server = MariaDb("--innodb-flush-log-at-trx-commit=0")
     yield server
     server.close()

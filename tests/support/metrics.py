@@ -1,4 +1,4 @@
-"""What a scrape says, read by the parser of prometheus-client."""
+"""A scrape of metrics, read by the parser of prometheus-client."""
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -13,7 +13,7 @@ class Scrape:
         assert len(names) == len(set(names)), "a series twice"
 
     def of(self, name, **labels):
-        """The samples of a name that have these labels."""
+        """Return the samples of a name that have these labels."""
         wanted = labels.items()
         return [one for one in self.samples if one.name == name and wanted <= one.labels.items()]
 
@@ -25,7 +25,7 @@ class Scrape:
         return found.value
 
     def counters(self):
-        """Everything that must never fall: (name, labels) -> value."""
+        """Return everything that must never fall: (name, labels) -> value."""
         return {
             (one.name, *sorted(one.labels.items())): one.value
             for one in self.samples

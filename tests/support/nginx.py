@@ -28,7 +28,7 @@ access_log off;
 
 
 class Nginx:
-    """nginx in the foreground with `http` as the content of its http block."""
+    """An nginx in the foreground with `http` as the content of its http block."""
 
     def __init__(self, folder: Path, port: int, http: str) -> None:
         self.folder, self.port = folder, port
@@ -57,8 +57,8 @@ class Nginx:
 def product_configuration(
     folder: Path, port: int, nodes: list[Gateway], upstreams: str | None = None
 ) -> str:
-    """conf/nginx.conf with the tests' ports; everything that decides how it behaves stays.
-    `upstreams`: in place of its own."""
+    """Return conf/nginx.conf with the tests' ports; all settings that affect its behaviour stay.
+    `upstreams` replaces its own upstreams."""
     subprocess.run(
         [
             *(program("openssl"), "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1"),
@@ -84,7 +84,8 @@ def product_configuration(
 
 
 def sample(name: str, replaced: dict[str, str]) -> str:
-    """A sample file of the product with these patterns replaced, each of which it must have."""
+    """Return a sample file of the product with replacements for these patterns, each of which it
+    must contain."""
     text = (ROOT / name).read_text()
     for pattern, replacement in replaced.items():
         text, count = re.subn(pattern, lambda _, new=replacement: new, text)

@@ -1,7 +1,7 @@
-"""A provider of OpenID Connect for tests: strict about what a client has to send, and able to lie.
+"""An OpenID Connect provider for tests: strict about what a client must send, and able to lie.
 
-It signs in whoever comes as `subject`. What it says can be changed: `claims` of ID tokens, the
-`algorithm` and key they are signed with, its `documents`.
+Everyone who signs in does so as `subject`. A test can change the `claims` of ID tokens, the
+`algorithm` and key that sign them, and the `documents`.
 """
 
 import base64
@@ -22,7 +22,7 @@ LIFETIME_S = 300
 
 
 class OpenIdProvider:
-    """A context: listens on a free port."""
+    """A context manager; the provider listens on a free port."""
 
     def __init__(self):
         self.keys = {
@@ -35,7 +35,7 @@ class OpenIdProvider:
         self._thread = threading.Thread(target=self.server.serve_forever, daemon=True)
 
     def reset(self):
-        """Honest again, and without memory."""
+        """Make the provider honest again and forget all requests."""
         self.subject, self.algorithm, self.signing_key = "subject-of-alice", "RS256", None
         self.claims, self.documents, self.codes, self.asked = {}, {}, {}, []
 
@@ -65,7 +65,7 @@ class OpenIdProvider:
         return {"keys": keys}
 
     def authorize(self, query):
-        """Where the browser goes next, as after a sign-in of `subject`."""
+        """Return the URL to which the browser is redirected after a sign-in as `subject`."""
         given = {name: values[0] for name, values in parse_qs(query).items()}
         self.asked.append(given)
         assert given["response_type"] == "code" and given["client_id"] == CLIENT_ID
@@ -76,7 +76,7 @@ class OpenIdProvider:
         return f"{given['redirect_uri']}?{urlencode(answer)}"
 
     def token(self, form, authorization):
-        """What a code is exchanged for: (status, body)."""
+        """Return the answer to the exchange of a code: (status, body)."""
         given = {name: values[0] for name, values in parse_qs(form).items()}
         user, _, password = base64.b64decode(authorization.removeprefix("Basic ")).partition(b":")
         if (unquote(user.decode()), unquote(password.decode())) != (CLIENT_ID, CLIENT_SECRET):
@@ -136,6 +136,6 @@ def _handler_of(provider):
             self.wfile.write(text)
 
         def log_message(self, *args):
-            """Says nothing: tests ask for what was asked."""
+            """Log nothing: tests look at the recorded requests."""
 
     return Handler

@@ -1,6 +1,6 @@
-"""A forward proxy for tests: HTTP (absolute form and CONNECT) and SOCKS5, whatever comes.
+"""A forward proxy for tests: HTTP (absolute form and CONNECT) and SOCKS5.
 
-It resolves every name to the one place it was told, and writes down what it was asked.
+It resolves every name to its one target and records what was requested.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ PATIENCE_S = 20
 
 
 class Proxy:
-    """`goal`: the port that everything leads to; `login`: "user:password" that it asks for."""
+    """A proxy. `goal`: the port that everything leads to; `login`: the "user:password" that it
+    requires."""
 
     def __init__(
         self, goal: int, login: str | None = None, tls: ssl.SSLContext | None = None
@@ -99,7 +100,7 @@ class Proxy:
             client.sendall(bytes((1, not right)))
             if not right:
                 return None
-        # What follows a name: an address would say that the client has resolved it itself.
+        # Type 3 is a name; an address would mean that the client resolved the name itself.
         assert _exactly(client, 4)[3] == 3
         host = _exactly(client, _exactly(client, 1)[0]).decode()
         port = int.from_bytes(_exactly(client, 2), "big")
@@ -120,7 +121,7 @@ def _exactly(peer: socket.socket, size: int) -> bytes:
 
 
 def _join(one: socket.socket, other: socket.socket) -> None:
-    """Passes bytes both ways until one side ends."""
+    """Pass bytes both ways until one side ends."""
     ways = {one: other, other: one}
     while True:
         waiting = [peer for peer in ways if isinstance(peer, ssl.SSLSocket) and peer.pending()]
@@ -135,7 +136,8 @@ def _join(one: socket.socket, other: socket.socket) -> None:
 
 
 class Switch(Proxy):
-    """A port that leads to another one, as a name does: what is connected stays where it is."""
+    """A port that forwards to another one; like a DNS name, a change of `goal` does not affect
+    open connections."""
 
     def _serve(self, client: socket.socket) -> None:
         with client, contextlib.suppress(OSError), self._connect() as goal:
@@ -144,8 +146,8 @@ class Switch(Proxy):
 
 
 class Breakable(Switch):
-    """A Switch that can be cut: nothing comes through, as of a network that drops packets. Each
-    connection takes `delay_s` until it is there."""
+    """A Switch that can be cut: nothing gets through, as in a network that drops packets. Each
+    connection takes `delay_s` to establish."""
 
     def __init__(self, goal: int, delay_s: float = 0.0) -> None:
         self._delay_s = delay_s

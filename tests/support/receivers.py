@@ -1,4 +1,5 @@
-"""Receivers of alerts for tests: a strict mail server, and a webhook that keeps what it gets."""
+"""Receivers of alerts for tests: a strict mail server, and a webhook that keeps what it
+receives."""
 
 import base64
 import email
@@ -16,13 +17,13 @@ USER, PASSWORD = "sluice", "pass/word%"
 
 
 class _Served:
-    """A context around a server of the standard library, in a thread of its own."""
+    """A context manager around a server of the standard library, in a thread of its own."""
 
     def __enter__(self):
         handle_error = self.server.handle_error
 
         def handle(*request):
-            if not isinstance(sys.exception(), ConnectionError):  # a sender may leave
+            if not isinstance(sys.exception(), ConnectionError):  # a sender may disconnect
                 handle_error(*request)
 
         self.server.handle_error = handle
@@ -37,8 +38,8 @@ class _Served:
 
 
 class Webhook(_Served):
-    """`answer`: (status, body) of all requests; `received`: (headers, body) of each; `wait_s`: how
-    long it takes."""
+    """A webhook. `answer`: (status, body) of all requests; `received`: (headers, body) of each;
+    `wait_s`: how long an answer takes."""
 
     def __init__(self):
         self.answer, self.received, self.wait_s, self.headers = (200, b"ok"), [], 0.0, {}
@@ -71,8 +72,9 @@ class Webhook(_Served):
 
 
 class MailServer(_Served):
-    """SMTP of RFC 5321, of one session at a time: orders out of turn, bare LF and lines that are
-    too long are refused. It wants a login (AUTH PLAIN); `refusal`: a reply to RCPT in its place."""
+    """An SMTP server (RFC 5321), one session at a time. It refuses commands out of order, bare LF
+    and lines that are too long. It requires a login (AUTH PLAIN); `refusal`: its reply to RCPT
+    instead of a success."""
 
     def __init__(self):
         self.mails, self.recipients, self.refusal = [], [], ""

@@ -1,4 +1,4 @@
-"""A Redis server of Debian's package on a port of its own, for tests."""
+"""A Redis server from Debian's package on a port of its own, for tests."""
 
 import os
 import signal
@@ -15,9 +15,9 @@ START_S = 10
 
 
 class RedisServer:
-    """A context: an empty server, started and ended; `stop` kills it, `start` starts an empty one
-    on the same port, `freeze` and `thaw` keep its connections. `configuration`: a file; `password`:
-    the one that it sets."""
+    """A context manager: an empty server, started and ended. `stop` kills it, `start` starts an
+    empty one on the same port, `freeze` and `thaw` keep its connections. `configuration`: a file;
+    `password`: the one that this file sets."""
 
     def __init__(self, configuration=None, password=None):
         self.port, self._process = free_port(), None

@@ -1,4 +1,4 @@
-"""A server of handlers.http whose handlers a test writes, and what a test sees of it."""
+"""A server of handlers.http whose handlers a test writes, and a client that observes it."""
 
 import asyncio
 import contextlib
@@ -25,7 +25,7 @@ VERSION = {"anthropic-version": "2023-06-01"}
 
 
 class Errors(logging.Handler):
-    """What was logged as a warning or worse."""
+    """A log handler that keeps warnings and errors."""
 
     def __init__(self):
         super().__init__(logging.WARNING)
@@ -35,7 +35,7 @@ class Errors(logging.Handler):
         self.records.append(record)
 
     def take(self):
-        """The messages so far; they are expected from now on."""
+        """Return the messages so far; they no longer count as unexpected."""
         taken, self.records = [record.getMessage() for record in self.records], []
         return taken
 
@@ -51,7 +51,7 @@ class Served:
         self.peers = []
 
     async def peer(self, *pieces, **options):
-        """A connection, on which `pieces` were sent, each in a segment of its own."""
+        """Return a connection on which `pieces` were sent, each in a segment of its own."""
         peer = Peer(**options)
         self.peers.append(peer)
         await peer.connect(self.port)
@@ -61,14 +61,14 @@ class Served:
         return peer
 
     async def ask(self, method, path, headers=None, body=None):
-        """The answer to one request on a connection of its own."""
+        """Return the answer to one request on a connection of its own."""
         peer = await self.peer(encode_head(method, path, headers, body) + (body or b""))
         answer = await peer.answer(method)
         peer.close()
         return answer
 
     async def pass_s(self, seconds):
-        """So much time goes by, with one sweep at the end of it."""
+        """Advance the server's clock by this time, with one sweep at the end."""
         now_s = self.server.now_s + seconds
         self.server.sweep(now_s)
         self.site.bodies.sweep(now_s)
@@ -81,7 +81,8 @@ class Served:
 
 @contextlib.asynccontextmanager
 async def serving(routes=None, trusted=(), relay=None, listener=None, key_views=None, **settings):
-    """A server with the handlers of `routes` beside the usual ones; checks that it logs nothing."""
+    """Yield a server with the handlers of `routes` in addition to the usual ones; check that it
+    logs nothing."""
     site = Site(
         settings=Settings(server=ServerSettings(**settings)),
         relay=relay,
@@ -111,14 +112,15 @@ async def serving(routes=None, trusted=(), relay=None, listener=None, key_views=
 
 
 def entered(io_loop, manager):
-    """What an asynchronous context manager gives, for a fixture that is `yield from` it."""
+    """Yield the value of an asynchronous context manager; for `yield from` in a fixture."""
     yield io_loop.run_sync(manager.__aenter__)
     io_loop.run_sync(lambda: manager.__aexit__(None, None, None))
 
 
 @contextlib.asynccontextmanager
 async def peer_of(routes, *pieces, receive_bytes=None, **options):
-    """A peer of a server of its own, on which `pieces` were sent; `peer.served` is the server."""
+    """Yield a peer of a server of its own, on which `pieces` were sent; `peer.served` is the
+    server."""
     async with serving(routes, **options) as served:
         peer = await served.peer(*pieces, receive_bytes=receive_bytes)
         peer.served = served
@@ -126,7 +128,7 @@ async def peer_of(routes, *pieces, receive_bytes=None, **options):
 
 
 def bound(kind=socket.socket, send_bytes=None):
-    """A listener; `send_bytes`: the kernel's buffer of its connections."""
+    """Return a listener; `send_bytes`: the kernel's send buffer of its connections."""
     listener = kind()
     if send_bytes is not None:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_bytes)
@@ -137,20 +139,20 @@ def bound(kind=socket.socket, send_bytes=None):
 
 
 async def turns(count=10):
-    """Lets the loop go on with whatever is ready."""
+    """Let the loop run whatever is ready."""
     for _ in range(count):
         await asyncio.sleep(0)
 
 
 async def until(condition, seconds=PATIENCE_S):
-    """Waits for the condition; it is the test's failure when it does not come."""
+    """Wait for the condition; the test fails if it does not hold in time."""
     async with asyncio.timeout(seconds):
         while not condition():  # noqa: ASYNC110 - nobody else could set an event
             await asyncio.sleep(0.002)
 
 
 async def stands_still(size):
-    """Waits until `size()` does not change any more; returns it."""
+    """Wait until `size()` does not change any more; return it."""
     before = None
     while before != (before := size()):  # noqa: ASYNC110 - nobody else could set an event
         await asyncio.sleep(0.03)
@@ -183,7 +185,7 @@ class Peer:
         return await self.answer(method)
 
     async def answer(self, method="GET"):
-        """The next answer, with its whole body."""
+        """Read the next answer with its whole body."""
         answer = await self.head()
         if method == "HEAD" or answer.status == 100:
             answer.whole = True
@@ -199,13 +201,13 @@ class Peer:
         return answer
 
     async def last_answer(self, method="GET"):
-        """The next answer, which ends the connection."""
+        """Read the next answer, which ends the connection."""
         answer = await self.answer(method)
         assert answer.headers["connection"] == "close" and await self.rest() == b""
         return answer
 
     async def refusal(self):
-        """The message of a refusal of what is no HTTP; it ends the connection."""
+        """Return the message of the refusal of bytes that are not HTTP; it ends the connection."""
         answer = await self.last_answer()
         assert (answer.status, answer.whole) == (400, True)
         assert answer.headers["content-type"] == "application/json"
@@ -238,7 +240,7 @@ class Peer:
         return b"".join(parts)
 
     async def rest(self):
-        """Everything until the server has ended its side."""
+        """Read everything until the server has ended its side."""
         parts = [self.buffer]
         with contextlib.suppress(EOFError):
             while True:
@@ -248,7 +250,7 @@ class Peer:
         return b"".join(parts)
 
     async def reset(self):
-        """Nothing but a reset comes."""
+        """Check that nothing but a reset comes."""
         with pytest.raises(ConnectionResetError):
             await self.fill()
         return True
@@ -261,7 +263,7 @@ class Peer:
         self.buffer += data
 
     async def is_silent(self, seconds=0.02):
-        """Neither bytes nor an end come; the server had time enough for that."""
+        """Check that neither bytes nor an end come, although the server had enough time."""
         await asyncio.sleep(seconds)
         with contextlib.suppress(BlockingIOError):
             self.buffer += self.socket.recv(1 << 20)
@@ -269,7 +271,7 @@ class Peer:
         return not self.buffer
 
     def leave(self, reset=False):
-        """Closes, with FIN or RST."""
+        """Close the connection, with FIN or RST."""
         if reset:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.socket.close()
@@ -279,7 +281,7 @@ class Peer:
 
 
 class Echo(BodyHandler):
-    """Tells what it was asked."""
+    """A handler that answers with what it was asked."""
 
     def check_head(self):
         return None
@@ -291,7 +293,7 @@ class Echo(BodyHandler):
 
 
 class Acting(BodyHandler):
-    """Does what the test's functions do, and notes what becomes of it. See `acting`."""
+    """A handler that calls the test's functions and records its events. See `acting`."""
 
     def initialize(self, site):
         super().initialize(site)
@@ -319,14 +321,14 @@ class Acting(BodyHandler):
 
 
 def acting(act=None, head_act=None, **attributes):
-    """A handler class: `head_act(handler)` checks the head, `act(handler, body)` answers."""
+    """Return a handler class: `head_act(handler)` checks the head, `act(handler, body)` answers."""
     act = act or (lambda handler, body: handler.respond(b"{}"))
     functions = {"act": staticmethod(act), "head_act": head_act and staticmethod(head_act)}
     return type("Acted", (Acting,), {"seen": [], **functions, **attributes})
 
 
 def held():
-    """A handler class whose answer waits for the test: `seen[i].go.set_result(None)`."""
+    """Return a handler class whose answer waits for the test: `seen[i].go.set_result(None)`."""
 
     async def act(handler, body):
         handler.go = asyncio.get_running_loop().create_future()
@@ -337,7 +339,7 @@ def held():
 
 
 def post(body, headers=None, path="/echo", version="1.1"):
-    """A whole request."""
+    """Return the bytes of a whole request."""
     return encode_head("POST", path, headers, body, version) + body
 
 

@@ -1,4 +1,4 @@
-"""Who serves calls: the workers behind connections, and how many calls run."""
+"""The workers that serve given connections, and the number of running calls."""
 
 import contextlib
 import json
@@ -7,10 +7,12 @@ from pathlib import Path
 
 
 def who_serves(gateway, *connections):
-    """The workers that have the other ends of connections; None where there is no such one."""
+    """Return the workers that have the other ends of connections; None for a connection that no
+    worker has."""
     here, there = f":{gateway.port:04X}", {}
     for fields in map(str.split, Path("/proc/net/tcp").read_text().splitlines()):
-        # The kernel may list one twice while others come and go; one that ends has inode 0.
+        # The kernel may list a connection twice while others come and go; one that ends has inode
+        # 0.
         if fields[1].endswith(here) and fields[9] != "0":
             there[int(fields[2].rpartition(":")[2], 16)] = f"socket:[{fields[9]}]"
     owners = {name: pid for pid in gateway.worker_pids() for name in _open_files(pid)}

@@ -1,6 +1,5 @@
-"""Calls at a steady rate and a steady number of streams, from one thread, over TLS as clients do:
-connections are kept and used again. Every single one is looked at.
-"""
+"""Calls at a steady rate and a steady number of streams, from one thread, over TLS. As with real
+clients, connections are kept and reused. Every single call is checked."""
 
 import asyncio
 import contextlib
@@ -18,8 +17,8 @@ END = b"data: [DONE]"
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """So many calls a second, and so many streams at any time, each of `chunks` events `gap_ms`
-    apart; after one that fails a caller of streams rests for `rest_s`."""
+    """A rate of calls a second and a number of open streams, each of `chunks` events `gap_ms`
+    apart. After a failed stream, its caller rests for `rest_s`."""
 
     calls_s: float
     streams: int
@@ -29,27 +28,27 @@ class Pace:
 
     @property
     def stream_s(self):
-        """How long a stream takes."""
+        """Return how long a stream takes."""
         return self.gap_ms * self.chunks / 1000
 
 
 @dataclass(slots=True)
 class Exchange:
-    """One call as its client saw it, by the monotonic clock; `head_s`: when its head came."""
+    """One call as its client saw it, in monotonic time; `head_s`: when its response head came."""
 
     name: str
     stream: bool
     began_s: float
     head_s: float = 0.0
     ended_s: float = 0.0
-    status: int = 0  # none came
+    status: int = 0  # no answer
     call_id: str = ""
     fault: str = ""
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What was seen: each call, ids of all that ended well, what went wrong, in words."""
+    """The results: each call, the ids of all that ended well, and descriptions of all faults."""
 
     exchanges: list = field(default_factory=list)
 
@@ -63,7 +62,7 @@ class Outcome:
 
 
 class Steady:
-    """Runs at its pace from the beginning to the end of a `with` block; streams that have begun
+    """A context manager that calls at its pace while the block runs; streams that have started
     then end in their time."""
 
     def __init__(self, port, secret, pace, tag="steady"):
@@ -107,7 +106,7 @@ class Steady:
 
     async def _stream_on(self, number):
         pace = self._pace
-        await asyncio.sleep(pace.stream_s * number / pace.streams)  # not all begin at once
+        await asyncio.sleep(pace.stream_s * number / pace.streams)  # staggered starts
         script = f"[[demo ms={pace.gap_ms} chunks={pace.chunks}]]"
         while not self._over.is_set():
             self.in_flight += 1
@@ -142,7 +141,7 @@ class Steady:
             raise
 
     async def _asked(self, reader, writer, text, exchange):
-        """The fault of the exchange, in words; empty where there is none."""
+        """Return the exchange's fault as a text; empty if there is none."""
         words = [{"role": "user", "content": f"{text} {exchange.name}"}]
         body = {"model": "tea", "stream": exchange.stream, "max_tokens": 200, "messages": words}
         data = json.dumps(body)

@@ -1,4 +1,4 @@
-"""Databases with the schema of this code, made once in a process and then copied or used again."""
+"""Databases with the schema of this code, created once in a process and then copied or reused."""
 
 import atexit
 import functools
@@ -12,7 +12,8 @@ from store.db import database, schema
 from store.db.migrate import up
 from store.values.errors import StoreError
 
-_SHAPE = (  # of a database that no test has altered, and that nobody is connected to
+# A database's structure and connections; the same again if nobody altered or still uses it.
+_SHAPE = (
     "SELECT (SELECT COUNT(*) FROM information_schema.columns WHERE table_schema = DATABASE()),"
     " (SELECT COUNT(*) FROM information_schema.statistics WHERE table_schema = DATABASE()),"
     " (SELECT COUNT(DISTINCT table_collation) FROM information_schema.tables"
@@ -25,7 +26,7 @@ _SHAPE = (  # of a database that no test has altered, and that nobody is connect
 
 
 def sqlite_store(path):
-    """Makes a SQLite file with the schema; its URL."""
+    """Create a SQLite file with the schema; return its URL."""
     shutil.copyfile(_template(), path)
     return f"sqlite:///{path}"
 
@@ -37,12 +38,12 @@ def _template():
     path = Path(folder) / "template.db"
     db = database.open_database(f"sqlite:///{path}")
     up(db)
-    database.discard(db)  # the last connection: all is in the one file now
+    database.discard(db)  # the last connection: now everything is in the one file
     return path
 
 
 class MariaDbStores:
-    """Databases on a server: one that a test leaves behind is emptied for the next one."""
+    """Databases on a server; one that a test returns is emptied and reused."""
 
     def __init__(self, mariadb):
         self._mariadb = mariadb
@@ -50,7 +51,7 @@ class MariaDbStores:
         self._shape = None
 
     def take(self):
-        """The URL of a database with the schema."""
+        """Return the URL of a database with the schema."""
         if self._free:
             return self._free.pop()
         url = self._mariadb.fresh_url()
@@ -61,7 +62,7 @@ class MariaDbStores:
         return url
 
     def give_back(self, url):
-        """Empties it; where its tables were altered or are still used, it is not used again."""
+        """Empty a database; it is not reused if its tables were altered or are still in use."""
         db = database.open_database(url)
         try:
             if database.execute(db, _SHAPE).fetchone() == self._shape:
@@ -85,7 +86,7 @@ def pairs(db, table, key, value):
 
 
 def balances(db):
-    """Return the balance of each wallet by the id of its user."""
+    """Return each wallet's balance by the id of its user."""
     return pairs(db, "wallets", "user_id", "balance")
 
 
@@ -94,7 +95,7 @@ def count(db, table):
 
 
 def change(db, text, *values):
-    """Run a statement, in a transaction of its own, that must meet at least one row."""
+    """Run a statement that must affect at least one row, in a transaction of its own."""
     assert database.transaction(db, lambda: database.execute(db, text, values)).rowcount > 0
 
 
@@ -122,7 +123,7 @@ def at_once(db, *works):
 
 
 def contents(db):
-    """The columns of all tables that have rows, by the table's name, for `fill`."""
+    """Return the columns of all tables that have rows, by the table's name, for `fill`."""
     columns = {}
     for table in _filled(db):
         names = [field.column_name for field in table._meta.sorted_fields]
@@ -133,7 +134,7 @@ def contents(db):
 
 
 def fill(db, columns_by_table):
-    """Makes this all that the database holds, whichever kind of database it is from."""
+    """Replace the whole content of the database by this, from a database of either kind."""
     _empty(db)
     for name, columns in columns_by_table.items():
         database.insert_columns(db, name, columns)

@@ -1,7 +1,7 @@
 """A vendor that sends more than its answers: real sockets, plain or TLS, one thread a connection.
 
-Each request carries a mark, `<mark>`, and is answered with it; `forms` says, in turn, how an answer
-travels and what comes behind it.
+Each request carries a mark, `<mark>`, which the answer repeats. `forms` lists, in turn, how an
+answer is framed and what follows it.
 """
 
 import itertools
@@ -44,7 +44,8 @@ def same_write(send: Send, body: bytes) -> None:
 
 
 def same_write_as_the_body(send: Send, body: bytes) -> None:
-    """libcurl reads no more than the Content-Length: over TLS the rest of the record is hidden."""
+    """Send the surplus with the body. libcurl reads no more than the Content-Length; with TLS the
+    rest of the record stays unread."""
     head, _, _ = whole(body).partition(b"\r\n\r\n")
     send(head + b"\r\n\r\n")
     time.sleep(LATER_S)
@@ -77,7 +78,7 @@ def stream_and_more(send: Send, body: bytes) -> None:
 
 
 def length_too_short(send: Send, body: bytes) -> None:
-    """The mark is within the length, what is cut off is blank."""
+    """Send a Content-Length that is too short; it covers the mark, only blanks are cut off."""
     head, _, _ = whole(body).partition(b"\r\n\r\n")
     send(head + b"\r\n\r\n")
     time.sleep(LATER_S)
@@ -118,7 +119,7 @@ FORMS = (
 
 
 class SurplusVendor:
-    """Answers requests with `answer(mark)` in `forms`, one after the other."""
+    """A vendor that answers requests with `answer(mark)` in `forms`, one after the other."""
 
     def __init__(
         self,
@@ -132,7 +133,7 @@ class SurplusVendor:
         self._lock = threading.Lock()
         self._listener = socket.create_server((HOST, 0), backlog=256)
         self.connections = self.requests = 0
-        self.sending = 0  # answers whose form has not come to its end
+        self.sending = 0  # answers not yet sent completely
         self.port = int(self._listener.getsockname()[1])
         self.url = f"{'http' if context is None else 'https'}://{HOST}:{self.port}"
         threading.Thread(target=self._accept, daemon=True).start()

@@ -19,7 +19,7 @@ WRONG = {"error": {"message": "Incorrect API key provided", "code": "invalid_api
 HEAD_ONLY = (
     b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 )
-# What a bad upstream does with a request: bytes to send, and whether it resets then.
+# A bad upstream's reactions to a request: the bytes to send, and whether it then resets.
 WAYS = {
     "dies": (b"", False),
     "resets": (b"", True),
@@ -36,7 +36,8 @@ REFUSAL = answer_of(400, {"error": {"message": "top_k is out of range"}})
 
 
 class Vendor:
-    """An upstream that does what `behave(prompt, key)` says: (status, body, headers)."""
+    """An upstream that answers with the result of `behave(prompt, key)`: (status, body,
+    headers)."""
 
     def __init__(self):
         self.behave = lambda prompt, key: (200, ANSWER, {})
@@ -85,7 +86,7 @@ class Vendor:
         threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
 
     def away(self):
-        """Connections are refused until it is `back`. Kept ones are used up by then."""
+        """Refuse connections until it is `back`. Kept connections have been used up by then."""
         self._server.shutdown()
         self._server.server_close()
 
@@ -101,9 +102,9 @@ class Vendor:
 
 
 class Switched:
-    """An upstream that is well until `way` says otherwise; counts what it was asked.
+    """An upstream that works until `way` names a fault; counts its requests.
 
-    With `bad_keys` it is well to all other keys.
+    With `bad_keys` it works for all other keys.
     """
 
     def __init__(self):
@@ -116,7 +117,7 @@ class Switched:
         threading.Thread(target=self._serve, daemon=True).start()
 
     def refuse(self):
-        """No connection is taken any more."""
+        """Stop listening."""
         address = self._listener.getsockname()
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()

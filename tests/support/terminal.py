@@ -13,7 +13,8 @@ TIMEOUT_S = 60
 
 
 def run(args, typed="", env=None, redirected=None):
-    """(exit code, what the terminal showed) of a command; `redirected`: a file for its stdout."""
+    """Run a command; return (exit code, what the terminal showed). `redirected`: a file for its
+    stdout."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
         [sys.executable, str(ROOT / "app.py"), *args],

@@ -1,4 +1,4 @@
-"""Interrupted tests leave no process behind, however the interruption comes."""
+"""Checks that interrupted tests leave no process behind, whichever way they are interrupted."""
 
 import os
 import shutil
@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 START_S, END_S = 90, 20
 
-# A session of tests with all that tests start, which then waits to be interrupted.
+# A test session that starts everything tests may start, and then waits to be interrupted.
 INNER = """
 import time
 from tests.support.nginx import Nginx, program
@@ -87,7 +87,7 @@ def test_nothing_outlives_interrupted_tests(tmp_path, how):
         pids = list(map(int, told.read_text().split()))
         assert all(map(alive, pids))
     finally:
-        # Ctrl-C goes to the whole group, other signals to the process that somebody ends.
+        # Ctrl-C goes to the whole group, other signals to the one process that they are sent to.
         (os.killpg if how == signal.SIGINT else os.kill)(process.pid, how)
         process.wait(END_S)
     wait_for(lambda: not any(map(alive, pids)), f"left of {pids}", END_S)

@@ -1,4 +1,4 @@
-"""Two users who share upstream accounts, and what each is shown of what the other has stored."""
+"""Two users who share upstream accounts, and what each can see of the other's stored responses."""
 
 import contextlib
 
@@ -9,12 +9,13 @@ from tests.support.documents import CREDIT
 PATH = "/v1/responses"
 MODEL = "kept"
 SECRETS = {"owner": "sk-test-of-the-owner-0123456789", "other": "sk-test-of-another-0123456789ab"}
-TRIES = 6  # connections of their own: both workers are asked
+TRIES = 6  # separate connections: both workers are asked
 SLOW = "[[demo ms=30 chunks=2000]]"
 
 
 def content(channels):
-    """A document of these channels, whose models cost nothing: no call waits for the store."""
+    """Return a document of these channels, whose models cost nothing, so no call waits for the
+    store."""
     models = {model for one in channels for model in one["models"]}
     return {
         "model": [{"name": name, "price": {"input": "0", "output": "0"}} for name in models],
@@ -34,7 +35,7 @@ def call(gateway, method, path, body=None, user="owner"):
 
 @contextlib.contextmanager
 def begun(gateway, user="owner"):
-    """The id of a streamed answer that has just begun and goes on."""
+    """Yield the id of a streamed answer that has just started and goes on."""
     with Connection(gateway.port) as connection:
         body = ask(RESPONSES, MODEL, SLOW, stream=True)
         connection.request("POST", PATH, credentials(RESPONSES, SECRETS[user]), body)
@@ -43,7 +44,7 @@ def begun(gateway, user="owner"):
 
 
 def requests_for(name):
-    """Everything that names a stored response."""
+    """Return every kind of request that names a stored response."""
     continued = {"model": MODEL, "input": "And?", "previous_response_id": name}
     return [
         ("GET", f"{PATH}/{name}", None),
@@ -58,7 +59,8 @@ def requests_for(name):
 
 
 def check_hidden(gateway, vendor, name, user="other", times=2):
-    """Whatever the other user asks about it is refused here, as of an id that nobody has."""
+    """Check that all requests of the other user for it are refused here, like those for an unknown
+    id."""
     vendor.reset()
     for method, path, body in requests_for(name):
         for _ in range(times):
@@ -67,7 +69,7 @@ def check_hidden(gateway, vendor, name, user="other", times=2):
 
 
 def check_shown(gateway, name, user="owner"):
-    """Its user reads and continues it, whichever worker is asked."""
+    """Check that its user can read and continue it, whichever worker is asked."""
     for _ in range(TRIES):
         assert call(gateway, "GET", f"{PATH}/{name}", user=user).status == 200
         body = {"model": MODEL, "input": "And?", "previous_response_id": name}
@@ -75,7 +77,8 @@ def check_shown(gateway, name, user="owner"):
 
 
 def check_reaches(gateway, vendor, name, user="owner"):
-    """Its user's question gets to the vendor, whatever that says of one that it has not ended."""
+    """Check that its user's request reaches the vendor, although the answer may still be in
+    progress."""
     for _ in range(TRIES):
         vendor.reset()
         call(gateway, "GET", f"{PATH}/{name}", user=user)

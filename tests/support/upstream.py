@@ -28,7 +28,7 @@ PID_BYTES_MAX = 32
 
 
 class VendorProcess:
-    """A vendor that the one process which has imported the SDKs has forked."""
+    """A vendor process, forked from the one process that has imported the SDKs."""
 
     _channel: ClassVar[socket.socket | None] = None
 
@@ -51,7 +51,7 @@ class VendorProcess:
             signal.pidfd_send_signal(self._ended, signal.SIGKILL)
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait for its end; False where it has not come in time."""
+        """Wait for its end; return False if it does not come in time."""
         if self._ended is not None:
             if not select.select([self._ended], [], [], timeout_s)[0]:
                 return False
@@ -64,18 +64,18 @@ class VendorProcess:
         if cls._channel is None:
             cls._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             command = [sys.executable, "-m", "tests.vendor", f"--fork={theirs.fileno()}"]
-            # Ends with the socket, so with this process; Ctrl-C is not for it.
+            # It ends with the socket, and so with this process; Ctrl-C does not stop it.
             forker = subprocess.Popen(
                 command, cwd=ROOT, pass_fds=[theirs.fileno()], start_new_session=True
             )
             theirs.close()
             atexit.register(forker.wait)
-            atexit.register(cls._channel.close)  # runs before the other
+            atexit.register(cls._channel.close)  # runs before forker.wait
         return cls._channel
 
 
 class ScriptedUpstream:
-    """Starts the vendor on a free port (or the given one); ends it with `close` or `with`."""
+    """A vendor on a free port (or the given one); ended by `close` or `with`."""
 
     def __init__(
         self, samples: Path | None = None, log_file: Path | None = None, port: int = 0
@@ -96,7 +96,8 @@ class ScriptedUpstream:
         self.port = int(self.url.rpartition(":")[2])
 
     def log(self) -> list[dict[str, Any]]:
-        """What reached the vendor since the start or the last reset, oldest first."""
+        """Return the requests that reached the vendor since its start or the last reset, oldest
+        first."""
         return [json.loads(line) for line in self._ask("GET", "/__log").splitlines()]
 
     def stats(self) -> dict[str, int]:
@@ -137,7 +138,7 @@ STREAM_HEAD = (
 
 
 class Peer:
-    """The upstream's end of one connection whose request has been read."""
+    """The upstream's end of a connection whose request has been read."""
 
     def __init__(self, connection: socket.socket, request: bytes) -> None:
         self.socket = connection
@@ -158,10 +159,10 @@ class Peer:
 
 
 class RawUpstream:
-    """An upstream whose every byte the test sends itself: `accept` gives it the next request.
+    """An upstream whose every byte the test sends itself: `accept` returns the next request.
 
-    With `answer` each request gets these bytes and the end of the connection instead; or what a
-    function says of the request.
+    With `answer`, each request gets these bytes, or the result of this function of the request,
+    and the connection ends.
     """
 
     def __init__(
@@ -179,7 +180,7 @@ class RawUpstream:
             threading.Thread(target=self._answer_all, args=(answer,), daemon=True).start()
 
     def accept(self) -> Peer:
-        """The next connection, its request read."""
+        """Accept the next connection and read its request."""
         connection, _ = self._listener.accept()
         try:
             connection.settimeout(PATIENCE_S)
@@ -214,7 +215,7 @@ class RawUpstream:
 
 
 def read_request(connection: socket.socket) -> bytes:
-    """Return the bytes of the next request; ConnectionError where the gateway sends none."""
+    """Return the bytes of the next request. Raises ConnectionError if the gateway sends none."""
     data = b""
     while b"\r\n\r\n" not in data:
         data += _received(connection)

@@ -17,25 +17,25 @@ _DEFAULTS = {"started_ms": 1} | dict.fromkeys(
 
 
 def usage_record(*, id=None, **fields):
-    """Return a record, given facts of its call and token counts beside its own fields; texts not
-    given are "x"."""
+    """Return a record. Arguments may also be facts of its call and token counts; missing texts are
+    "x"."""
     call, usage = _facts(fields), Usage(**_taken(fields, (*TOKEN_COUNTS, "more")))
     return UsageRecord(id=id or new_ulid(), call=call, usage=usage, **fields)
 
 
 def open_line(*, id=None, **fields):
-    """Return an open line, in the same way."""
+    """Return an open line, with the same arguments."""
     return OpenLine(id=id or new_ulid(), call=_facts(fields), **fields)
 
 
 def record_at(at_ms, **fields):
-    """Return a record of a call that began at this moment, with an id of its own."""
+    """Return a record of a call that started at this time, with an id of its own."""
     call_id = ulid(at_ms, next(_serial).to_bytes(10))
     return usage_record(**({"id": call_id, "started_ms": at_ms} | fields))
 
 
 def field_of(record, name):
-    """A field of a record, of the facts of its call or of its usage."""
+    """Return a field of a record, of its call's facts or of its usage."""
     parts = (record.call, record.usage, record)
     return getattr(next(part for part in parts if name in part.__struct_fields__), name)
 
@@ -59,14 +59,14 @@ def record(number, at_ms, **fields):
 
 
 def charged(user_id, cost, at_ms=MONDAY_MS, **fields):
-    """The record of a call that the wallet pays."""
+    """Return the record of a call that the wallet pays."""
     facts = {"cost_nanos": cost, "charges": (Charge("wallet", cost),) if cost else ()}
     facts |= {"key_id": new_ulid(), "user_id": user_id} | fields
     return record_at(at_ms, **facts)
 
 
 class BookedJournal:
-    """A journal of which batches are booked."""
+    """A journal whose batches are booked directly."""
 
     def __init__(self, db):
         self.id = new_ulid()
@@ -75,6 +75,6 @@ class BookedJournal:
         transaction(db, lambda: execute(db, insert, (self.id, "web-1")))
 
     def book(self, records, old, new, at_ms=MONDAY_MS):
-        """The journal's leases after the batch."""
+        """Book a batch; return the journal's leases afterwards."""
         batch = Batch(self.id, old, new, records)
         return transaction(self._db, lambda: apply_batch(self._db, batch, at_ms))

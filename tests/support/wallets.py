@@ -1,4 +1,5 @@
-"""Wallets for tests: an owner with money and a key for each case, and what must be left of it."""
+"""Wallets for tests: an owner with money and a key for each case, and checks of what must be
+left."""
 
 from decimal import ROUND_CEILING, Decimal
 
@@ -8,7 +9,8 @@ from store.values.pricing import format_money
 from tests.support.client import wait_until
 
 NANO = Decimal("1e-9")
-COUNTS = {  # of a record, by the price that each is charged at
+# The counts of a record, by the name of their price.
+COUNTS = {
     "input": "input_tokens",
     "output": "output_tokens",
     "cache_read": "cache_read_tokens",
@@ -16,16 +18,16 @@ COUNTS = {  # of a record, by the price that each is charged at
     "cache_write_1h": "cache_write_1h_tokens",
     "reasoning": "reasoning_tokens",
 }
-HELD_WITHIN_S = 5  # what is shown as held may be a second old
+HELD_WITHIN_S = 5  # the displayed holds may be a second old
 
 
 def secret_of(name):
-    """The secret of an owner's key."""
+    """Return the secret of an owner's key."""
     return f"sk-test-of-{name}-0123456789"
 
 
 def owners(names, balance, **key):
-    """Users with a wallet and one key each, as parts of a document of `apply`."""
+    """Return users with a wallet and one key each, as parts of a document of `apply`."""
     return {
         "user": [{"name": name, "balance": balance} for name in names],
         "key": [
@@ -36,7 +38,7 @@ def owners(names, balance, **key):
 
 
 def joined(*documents):
-    """One document with the entries of all."""
+    """Return one document with the entries of all."""
     kinds = {kind: None for document in documents for kind in document}
     return {kind: [e for d in documents for e in d.get(kind, ())] for kind in kinds}
 
@@ -52,21 +54,22 @@ class Wallets:
         discard(self._db)
 
     def balance(self, name):
-        """The balance as commands print it."""
+        """Return the balance as commands print it."""
         return format_money(wallet.show(self._db, name).balance_nanos)
 
     def held(self, name):
         return wallet.show(self._db, name).held_nanos
 
     def check(self, name, credit, records):
-        """Of the credit just the costs of the records are gone, and nothing is held."""
+        """Check that exactly the costs of the records were taken from the credit, and that nothing
+        is held."""
         left = Decimal(credit) - sum(Decimal(record["cost"]) for record in records)
         assert Decimal(self.balance(name)) == left
         assert wait_until(lambda: self.held(name) == 0, HELD_WITHIN_S), "a hold stayed"
 
 
 def cost_of(record):
-    """What a record must cost, by its own counts, prices and multiplier."""
+    """Return what a record must cost, by its own counts, prices and multiplier."""
     if record["usage_source"] == "none":
         return Decimal(0)
     prices, counts = record["prices"], COUNTS.items()
@@ -76,7 +79,7 @@ def cost_of(record):
 
 
 def check_charged(record):
-    """Cost, charges and payer of a record agree; the cost."""
+    """Check that cost, charges and payer of a record agree; return the cost."""
     cost = Decimal(record["cost"])
     assert cost == cost_of(record), record
     if cost:
@@ -88,7 +91,7 @@ def check_charged(record):
 
 
 def check_free(record):
-    """Nothing was delivered: nothing is counted or charged."""
+    """Check that nothing is counted or charged, because nothing was delivered."""
     assert check_charged(record) == 0
     assert record["usage_source"] == "none" and record["reported_usage"] is None
     assert [record[name] for name in COUNTS.values()] == [0] * len(COUNTS)
