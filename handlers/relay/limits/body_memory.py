@@ -1,8 +1,8 @@
-"""Memory of a worker for request bodies: bounded in all, and for each user and key.
+"""Memory of a worker for request bodies: bounded in total, and for each user and key.
 
-Bodies are in memory before a rate limit counts their calls, so these bytes have limits of their
-own. handlers.entries.intake counts a body while it arrives, handlers.relay.pipeline until it is
-handed on. Each worker counts for itself: the memory is its own.
+Bodies are in memory before a rate limit counts their calls, so their bytes have separate limits.
+handlers.entries.intake counts a body while it arrives, then handlers.relay.pipeline until it is
+handed on. Each worker counts its own memory.
 """
 
 from collections.abc import Callable
@@ -27,9 +27,9 @@ class _Holder:
 
 
 class BodyMemory:
-    """The bytes that one worker holds for bodies: at most `total_bytes`, of a user a quarter, of a
-    key an eighth, but always one whole body. `on_refused` is called at each refusal with the name
-    of the limit, as `key_body_memory`."""
+    """The bytes that one worker holds for bodies: at most `total_bytes`. A user gets a quarter of
+    them and a key an eighth, but always one whole body. `on_refused` is called at each refusal with
+    the name of the limit, such as `key_body_memory`."""
 
     def __init__(
         self, total_bytes: int, on_refused: Callable[[str], None] = lambda limit: None
@@ -43,12 +43,13 @@ class BodyMemory:
         self._on_refused = on_refused
 
     def hold(self, evict: Callable[[Fault], None], user_id: str, key_id: str) -> "BodyHold":
-        """Begin to count the bytes of an unfinished body; to be released. `evict` ends it."""
+        """Start to count the bytes of an unfinished body, until it is released. `evict` is called
+        to end the body."""
         return BodyHold(self, evict, user_id, key_id)
 
     def make_space(self, hold: "BodyHold", more_bytes: int) -> None:
-        """Return when the body may grow by so many bytes. Raise Fault RATE_LIMITED beyond the
-        share of its key or user, and when it is the one to be evicted; UNAVAILABLE when the memory
+        """Return once the body may grow by `more_bytes`. Raises Fault RATE_LIMITED beyond the
+        share of its key or user, or if this body is the one to evict, and UNAVAILABLE if the memory
         is full and no other body is unfinished."""
         shares = ("key", hold.key, self.key_bytes), ("user", hold.user, self.user_bytes)
         for scope, holder, share_bytes in shares:
@@ -87,7 +88,7 @@ class BodyMemory:
 
 
 class BodyHold:
-    """Bytes that one body counts; it can be evicted until `finish`."""
+    """The bytes counted for one body. The body can be evicted until `finish`."""
 
     __slots__ = ("_memory", "evict", "held_bytes", "key", "key_id", "user", "user_id")
 
@@ -104,8 +105,8 @@ class BodyHold:
         self.key.bodies += 1
 
     def resize(self, held_bytes: int) -> None:
-        """Count the body as so many bytes. Raise Fault RATE_LIMITED, UNAVAILABLE when they are
-        too many: then it counts as before. Does nothing once released."""
+        """Set the body's count to `held_bytes`. Raises Fault RATE_LIMITED or UNAVAILABLE if they
+        are too many; the count is then unchanged. Does nothing after release."""
         memory = self._memory
         if memory is None:
             return
@@ -122,11 +123,11 @@ class BodyHold:
         memory.held_bytes += more_bytes
 
     def finish(self) -> None:
-        """Note that the body is whole: it is not evicted any more. Idempotent."""
+        """Note that the body is complete and can no longer be evicted. Idempotent."""
         self.user.unfinished.pop(self, None)
 
     def release(self) -> None:
-        """Count the body no more: it is handed on, or dropped. Idempotent."""
+        """Stop counting the body, which was handed on or dropped. Idempotent."""
         memory, self._memory = self._memory, None
         if memory is None:
             return
@@ -153,5 +154,5 @@ def _rate_limited(message: str) -> Fault:
 
 
 def size_text(size_bytes: int) -> str:
-    """Return a size as messages show it."""
+    """Return a size in the form used in messages."""
     return f"{size_bytes // _MIB} MiB" if size_bytes % _MIB == 0 else f"{size_bytes} bytes"

@@ -1,13 +1,15 @@
 """Token buckets and concurrency slots that all workers of a node share.
 
-Every worker maps one memory file of the supervisor. A subject (a key, a channel) has a row: two
-GCRA cells, for requests and tokens, each the nanosecond at which its bucket is full again, and in
-each worker's column the number of its calls in flight. A byte-range lock of the file protects read
-and write; the kernel frees it when its holder is killed. Only its own worker writes a column; a
-second byte-range lock, held for life, shows that this worker lives: `sweep` empties the columns of
-dead ones. Belongs to one event loop; nothing here knows a call.
+Every worker maps one memory file of the supervisor. A subject (a key, a channel) has a row with two
+GCRA cells, for requests and for tokens, and the number of its calls in flight in each worker's
+column. A cell is the time in nanoseconds at which its bucket is full again. A byte-range lock of
+the file protects reads and writes; the kernel frees it when its holder is killed. Only the worker
+itself writes to its column. A second byte-range lock, held for the life of the process, shows that
+the worker is alive: `sweep` empties the columns of dead workers. Belongs to one event loop; does
+not know calls.
 
-Memory, not a file in the journal's folder: a full disk would kill whoever writes to the map.
+Memory rather than a file in the journal's folder: a full disk would kill any process that writes to
+the map.
 """
 
 import fcntl
@@ -22,32 +24,32 @@ from typing import Literal, Protocol
 
 from msgspec import Struct
 
-ROWS = 65536  # about as many subjects with limits may be busy in the same minute
+ROWS = 65536  # roughly the number of subjects with limits that can be busy in the same minute
 COLUMNS = 512  # workers, including those that drain after a reload
-WINDOW_ROWS = 16  # rows, from its hash on, where a subject may be
+WINDOW_ROWS = 16  # rows that are searched for a subject, starting at its hash
 MINUTE_NS = 60_000_000_000
-MAX_DEBT_NS = 60 * MINUTE_NS  # of tokens beyond the limit; no report locks a key for days
-LOCK_WAIT_S = 0.1  # a holder needs microseconds; after this long it was stopped
+MAX_DEBT_NS = 60 * MINUTE_NS  # for tokens beyond the limit, so that no report locks a key for days
+LOCK_WAIT_S = 0.1  # a holder needs microseconds; one that takes this long was stopped
 LOCK_SPINS = 50
 LOCK_PAUSE_S = 0.0002
 
 _MAGIC = int.from_bytes(b"slimits2")
 _HEADER_BYTES = 8192
 _MAGIC_AT, _ROWS_AT, _WIDTH_AT, _USED_AT, _OWNED_AT = 0, 1, 2, 3, 16  # words of the header
-_SAVED = struct.Struct("<qqq")  # of a file: magic, rows, wall clock less monotonic clock in ns
-_ROW_WORDS = 3  # of a row: tag, requests, tokens
+_SAVED = struct.Struct("<qqq")  # header of a file: magic, rows, wall clock - monotonic clock in ns
+_ROW_WORDS = 3  # tag, requests, tokens
 _COUNT_BYTES = 4
-_TABLE_LOCK, _COLUMN_LOCKS = 0, 1  # bytes of the file that are locked; a byte for each column
+_TABLE_LOCK, _COLUMN_LOCKS = 0, 1  # bytes of the file that are locked, one for each column
 
 
 class IncompatibleMemory(Exception):
-    """The memory cannot be shared: of another version, or more workers than columns."""
+    """An error for memory that cannot be shared: another version, or more workers than columns."""
 
 
 class Claim(Struct, eq=False, gc=False):
-    """A subject and its limits, of which this node has a share, rounded up; 0: no limit. Reuse it
-    with one `SharedCells`: it remembers its row. `each_ns`: time that one request takes from the
-    bucket. `tag` and `row`: where it was last."""
+    """A subject and its limits, and this node's share of them, rounded up. 0 means no limit. Reuse
+    a claim with one `SharedCells`, since it remembers its row. `each_ns`: the time that one request
+    takes from the bucket. `tag` and `row`: the last known row."""
 
     subject: str
     rpm: int
@@ -65,13 +67,13 @@ class Claim(Struct, eq=False, gc=False):
         self.share_rpm = -(-self.rpm // self.nodes)
         self.share_tpm = -(-self.tpm // self.nodes)
         self.share_concurrency = -(-self.concurrency // self.nodes)
-        # rounded to fewer requests
+        # Rounded up, so that fewer requests pass.
         self.each_ns = -(-MINUTE_NS // self.share_rpm) if self.rpm else 0
 
 
 class Reservation(Struct, gc=False):
-    """The part of one row that a call has, and the buckets' state after it. `row` -1: of none in
-    this node. `requests_ns` and `tokens_ns`: the time until the buckets are full again."""
+    """A call's part of one row, and the state of its buckets afterwards. `row` -1: this node has no
+    row. `requests_ns` and `tokens_ns`: the time until the buckets are full again."""
 
     claim: Claim
     row: int
@@ -81,17 +83,17 @@ class Reservation(Struct, gc=False):
 
 
 class Slots(Struct):
-    """The parts of all its rows that a call has until it leaves. `everywhere`: the counts of all
-    nodes, where these learn of it."""
+    """A call's parts of all its rows, until it leaves. `everywhere`: the counts of all nodes, if
+    the call is counted there."""
 
     reservations: list[Reservation]
-    of_tokens: bool = False  # the tokens used have to be settled
+    of_tokens: bool = False  # the tokens used must be settled
     left: bool = False
     everywhere: "Everywhere | None" = None
 
 
 class Everywhere(Protocol):
-    """Counts of all nodes, beside those of this one, that slots are given back to."""
+    """Counts of all nodes, to which slots are returned in addition to this node's counts."""
 
     def leave(self, slots: Slots, used_tokens: int | None) -> None: ...
 
@@ -100,7 +102,7 @@ LimitKind = Literal["requests", "tokens", "calls"]
 
 
 class LimitRefusal(Struct, frozen=True):
-    """The limit that stops a call; `wait_ns` None: until a call ends. The buckets as in
+    """The limit that stops a call. `wait_ns` None: until another call ends. The buckets are as in
     Reservation."""
 
     claim: Claim
@@ -111,9 +113,9 @@ class LimitRefusal(Struct, frozen=True):
 
 
 class SharedCells:
-    """Cells in a memory file, by its descriptor. Raises IncompatibleMemory, OSError. Nothing else
-    in the process may open and close the file: that would free its locks. `saved`: the file that
-    keeps the buckets while no worker runs, so that a restart does not refill them."""
+    """Cells in a memory file, given by its descriptor. Raises IncompatibleMemory, OSError. Nothing
+    else in the process may open and close the file, which would free its locks. `saved`: the file
+    that keeps the buckets while no worker runs, so that a restart does not refill them."""
 
     def __init__(self, descriptor: int, rows: int = ROWS, saved: Path | None = None) -> None:
         self._file = descriptor
@@ -156,7 +158,7 @@ class SharedCells:
         raise IncompatibleMemory(f"more than {COLUMNS} workers share the limits' memory")
 
     def _lock_column(self, column: int) -> bool:
-        """Take a column; False when a living worker has it."""
+        """Take a column. Return False if it belongs to a living worker."""
         try:
             fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _COLUMN_LOCKS + column)
         except BlockingIOError:
@@ -170,8 +172,8 @@ class SharedCells:
         ).cast("I")
 
     def _lock(self) -> None:
-        """Take the lock; go on without it when its holder was stopped while it had it. A limit that
-        is wrong by one call is better than a blocked loop."""
+        """Take the lock, or continue without it if its holder was stopped. A limit that is wrong by
+        one call is better than a blocked loop."""
         try:
             fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _TABLE_LOCK)
         except BlockingIOError:
@@ -198,9 +200,10 @@ class SharedCells:
     def enter(
         self, claims: Sequence[Claim], tokens: int = 0, least: int = 0
     ) -> Slots | LimitRefusal:
-        """Take a call's part of all claims, or nothing. A refusal has the longest wait. When a
-        limit has less left than `tokens`, the rest is reserved, unless that is less than `least`.
-        Both are capped by the limit; a `least` beyond the node's share waits for all of it."""
+        """Take a call's part of all claims, or nothing. A refusal names the limit with the longest
+        wait. If a limit has fewer than `tokens` left, the remainder is reserved, unless it is less
+        than `least`. Both are capped by the limit. A `least` beyond the node's share waits until
+        the whole share is free."""
         self._lock()
         try:
             now_ns = time.monotonic_ns()
@@ -229,7 +232,7 @@ class SharedCells:
     def _judge(
         self, claim: Claim, tokens: int, least: int, now_ns: int
     ) -> Reservation | LimitRefusal:
-        """Return what a call gets of a claim's row, or the limit that stops it. Changes nothing."""
+        """Return a call's part of a claim's row, or the limit that stops it. Changes nothing."""
         cells, row, each_ns = self._cells, claim.row, claim.each_ns
         at = row * _ROW_WORDS
         # Comparisons instead of max and min: this runs for every call.
@@ -249,7 +252,7 @@ class SharedCells:
                 over_ns = min(least_ns, MINUTE_NS) - room_ns
                 if over_ns > wait_ns:
                     kind, wait_ns = "tokens", over_ns
-                # Beyond a full share, within the limit: the share goes into debt.
+                # More than a full share, but within the limit: the share goes into debt.
                 reserved_ns = max(room_ns, min(least_ns, MINUTE_NS * claim.nodes))
         if kind is not None:
             return LimitRefusal(claim, kind, wait_ns or None, requests_ns, tokens_ns)
@@ -257,7 +260,7 @@ class SharedCells:
 
     def _commit(self, reservation: Reservation, now_ns: int) -> None:
         cells, at = self._cells, reservation.row * _ROW_WORDS
-        # The count first: a row with a count is not given to another subject.
+        # The count comes first: a row with a count is not given to another subject.
         self._counts[self._column * self._rows + reservation.row] += 1
         if reservation.claim.rpm:
             cells[at + 1] = now_ns + reservation.requests_ns
@@ -265,8 +268,9 @@ class SharedCells:
             cells[at + 2] = now_ns + reservation.tokens_ns
 
     def follow(self, reservations: Sequence[Reservation]) -> None:
-        """Count here, too, what the cells of all nodes let through: while they are away, this node
-        goes on from there. Each reservation gets its row, if there is one."""
+        """Count on this node, too, what the cells of all nodes let through, so that this node can
+        continue from there while they are unavailable. Sets each reservation's row, if there is
+        one."""
         self._lock()
         try:
             now_ns, cells = time.monotonic_ns(), self._cells
@@ -289,8 +293,8 @@ class SharedCells:
             self._unlock()
 
     def state(self, claim: Claim) -> tuple[int, int, int]:
-        """Return the nanoseconds until a claim's buckets of requests and tokens are full again, and
-        its calls in flight."""
+        """Return the nanoseconds until a claim's buckets of requests and of tokens are full again,
+        and its calls in flight."""
         self._lock()
         try:
             now_ns = time.monotonic_ns()
@@ -303,7 +307,7 @@ class SharedCells:
             self._unlock()
 
     def leave(self, slots: Slots, used_tokens: int | None) -> None:
-        """Give slots back, settled by the tokens used; None: as if the call had never come.
+        """Return slots and settle the tokens used. None: undo, as if there had been no call.
         Idempotent."""
         if slots.left:
             return
@@ -320,7 +324,7 @@ class SharedCells:
         counts, begin = self._counts, self._column * self._rows
         for reservation in slots.reservations:
             if reservation.row >= 0:
-                # Only this worker writes here: no lock is needed.
+                # Only this worker writes here, so no lock is needed.
                 counts[begin + reservation.row] -= 1
 
     def _settle(self, reservation: Reservation, used_tokens: int | None, now_ns: int) -> None:
@@ -330,14 +334,14 @@ class SharedCells:
         if claim.tpm:
             more_ns = (used_tokens or 0) * MINUTE_NS // claim.share_tpm - reservation.reserved_ns
             if more_ns > 0:
-                # A bucket that was full long ago counts as full now.
+                # A bucket that has been full for long counts as full since now.
                 full_ns = max(cells[at + 2], now_ns) + more_ns
                 cells[at + 2] = min(full_ns, now_ns + MAX_DEBT_NS)
             else:
                 cells[at + 2] += more_ns
 
     def _find(self, claim: Claim, now_ns: int, reservations: Sequence[Reservation]) -> bool:
-        """Find a claim's row, else an unused one; False when all are used."""
+        """Find a claim's row, or else an unused one. Return False if all are used."""
         cells, rows = self._cells, self._rows
         if not claim.tag:
             subject = blake2b(claim.subject.encode(), digest_size=8).digest()
@@ -363,18 +367,18 @@ class SharedCells:
         return full and self._running(row) == 0
 
     def _running(self, row: int) -> int:
-        """Return the calls in flight of a row, of all workers."""
+        """Return the calls in flight of a row in all workers."""
         width = self._header[_WIDTH_AT]
         return sum(self._counts[row : row + width * self._rows : self._rows])
 
     @property
     def saves(self) -> bool:
-        """Return whether this worker saves the buckets: the first of the node, once any is used."""
+        """True if this worker saves the buckets: the node's first worker, once a row is used."""
         owners = self._header[_OWNED_AT : _OWNED_AT + self._column]
         return self._saved is not None and bool(self._header[_USED_AT]) and not any(owners)
 
     def save(self) -> None:
-        """Write the buckets to their file. Not on the loop. Raises OSError."""
+        """Write the buckets to their file. Must not run on the loop. Raises OSError."""
         if self._saved is not None and self._header[_USED_AT]:
             clock_ns = time.time_ns() - time.monotonic_ns()
             new = self._saved.with_suffix(".new")
@@ -382,7 +386,7 @@ class SharedCells:
             new.replace(self._saved)
 
     def _load(self) -> None:
-        """Read the saved buckets, if any, by the clock of the last save."""
+        """Read the saved buckets, if any, and convert them from the clock of the last save."""
         try:
             data = self._saved.read_bytes() if self._saved is not None else b""
         except OSError:
@@ -393,7 +397,7 @@ class SharedCells:
         if (magic, rows) != (_MAGIC, self._rows):
             return
         now_ns = time.monotonic_ns()
-        # Of a clock that was set in between a bucket is never fuller or emptier than it can be.
+        # Even if the clock was set in between, a bucket stays within its bounds.
         later_ns = clock_ns - (time.time_ns() - now_ns)
         cells, saved = self._cells, memoryview(data)[_SAVED.size :].cast("q")
         for at in range(0, _ROW_WORDS * self._rows, _ROW_WORDS):
@@ -404,7 +408,7 @@ class SharedCells:
         self._header[_USED_AT] = 1
 
     def sweep(self) -> list[str]:
-        """Empty the columns of dead workers; return warnings for the log. Once a second."""
+        """Empty the columns of dead workers. Return warnings for the log. Called once a second."""
         for column in range(self._header[_WIDTH_AT]):
             owned = self._header[_OWNED_AT + column] != 0
             if owned and column != self._column and self._lock_column(column):
@@ -421,11 +425,11 @@ class SharedCells:
 
 
 def _beside(full_ns: int, told_ns: int) -> int:
-    """Return when a bucket of this node is full, by its own count and by that of all nodes: at most
-    a minute after theirs, which is all that this node lets through by itself."""
+    """Return the time at which a bucket of this node is full, from its own count and that of all
+    nodes: at most a minute after theirs, since this node alone lets through no more than that."""
     return min(max(full_ns, told_ns), told_ns + MINUTE_NS)
 
 
 def private_cells() -> SharedCells:
-    """Make cells of this process alone."""
+    """Make cells for this process alone."""
     return SharedCells(os.memfd_create("sluice-limits", os.MFD_CLOEXEC))

@@ -1,9 +1,9 @@
 """Rate limits and concurrency of callers and channels: claims, reservations, refusals.
 
-Key, user and group each have limits, and a call has to fit in all. Free calls (token counts, stored
-things) have token buckets of their own with the same limits, so that they take nothing from paid
-ones. A channel and its upstream keys count what is sent upstream, free or not. The counting itself
-is in cells.py.
+Key, user and group each have limits, and a call must fit in all of them. Free calls (token counts,
+stored responses) have separate token buckets with the same limits, so that they take nothing from
+paid calls. A channel and its upstream keys count everything that is sent upstream, free or not. The
+counting itself is in cells.py.
 """
 
 import logging
@@ -33,14 +33,14 @@ log = logging.getLogger("sluice.relay")
 WARN_EVERY_S = 60
 MAX_REMEMBERED = 10_000  # keys, and channels, with claims in memory; 0.7 KB each
 _SECOND_NS = 1_000_000_000
-_LIMITS = {"requests": "rpm", "tokens": "tpm", "calls": "concurrency"}  # by kind of a refusal
+_LIMITS = {"requests": "rpm", "tokens": "tpm", "calls": "concurrency"}  # by a refusal's kind
 
 _Claims = TypeVar("_Claims")
 
 
 class Demand(Struct, frozen=True, gc=False):
-    """The tokens that a call takes of limits: its input as estimated, with the answer that its
-    client requests, and with the shortest that is worth starting."""
+    """The tokens that a call takes from limits: its estimated input alone, with the answer that its
+    client requests, and with the shortest answer that is worth starting."""
 
     input_tokens: int
     tokens: int
@@ -48,12 +48,12 @@ class Demand(Struct, frozen=True, gc=False):
 
 
 NO_TOKENS = Demand(0, 0, 0)
-"""Of calls that cost nothing."""
+"""The demand of calls that cost nothing."""
 
 
 class AtLimit(Struct, frozen=True, gc=False):
-    """An upstream key at a limit, for `wait_s`, 0 when that is unknown. `of_channel`: so are its
-    other keys. `never`: waiting is no help, since the input alone exceeds a limit of tokens per
+    """An upstream key at a limit for `wait_s`, 0 if unknown. `of_channel`: the channel's other keys
+    are, too. `never`: waiting does not help, since the input alone exceeds a limit of tokens per
     minute."""
 
     wait_s: float
@@ -62,8 +62,8 @@ class AtLimit(Struct, frozen=True, gc=False):
 
 
 class LimitLevel(Struct, frozen=True):
-    """A limit of a caller, as `key_rpm`, and what is left of it; `reset_s`: the time until all of
-    it is, None for calls at one time."""
+    """A limit of a caller, such as `key_rpm`, and the part of it that is left. `reset_s`: the time
+    until all of it is available again, None for concurrency."""
 
     name: str
     allowed: int
@@ -72,8 +72,8 @@ class LimitLevel(Struct, frozen=True):
 
 
 class _Callers(Struct, frozen=True, gc=False):
-    """The claims of a key, its user and its group, valid for these objects; `tpm`: the smallest of
-    their limits, 0 without any."""
+    """The claims of a key, its user and its group, valid for these objects. `tpm`: the smallest of
+    their token limits, 0 if there is none."""
 
     key: KeyEntry
     group: Group
@@ -89,12 +89,14 @@ class _Upstreams(Struct, frozen=True, gc=False):
 
 
 Fallback = Literal["share", "each", "refuse"]
-"""Who counts while Redis does not: this node its share, this node the whole limit, nobody."""
+"""The counting while Redis is away: each node counts its share, each the whole limit, or calls are
+refused."""
 
 
 class Entering(Struct, eq=False):
-    """A call that has not been counted for its callers yet: it is with its first place, in one
-    step. `slots`: what it has of them since; `levels`: what is left of them then."""
+    """A call that is not yet counted for its callers: that happens together with its first channel,
+    in one step. `slots`: its slots of the callers since then. `levels`: the parts of their limits
+    that were left."""
 
     key: KeyEntry
     group: Group
@@ -104,14 +106,14 @@ class Entering(Struct, eq=False):
 
 
 class FallbackCells:
-    """This node's cells while Redis is away: they go on where its counts were, with a share of each
-    limit, and it counts what they let through when it is back."""
+    """This node's cells while Redis is away. They continue from the counts of Redis, with a share
+    of each limit. Redis counts what they let through when it is back."""
 
     def __init__(self, cells: SharedCells, remote: "RemoteCells") -> None:
         self._cells, self._remote = cells, remote
 
     def enter(self, claims: Sequence[Claim], demand: Demand, nodes: int) -> Slots | LimitRefusal:
-        """As SharedCells.enter, of the share of these claims that one of `nodes` has."""
+        """Enter as in SharedCells.enter, by the share of these claims that one of `nodes` has."""
         shares = [Claim(c.subject, c.rpm, c.tpm, c.concurrency, nodes) for c in claims]
         entered = self._cells.enter(shares, demand.tokens, demand.least_tokens)
         if isinstance(entered, Slots):
@@ -120,15 +122,15 @@ class FallbackCells:
         return entered
 
     def leave(self, slots: Slots, used_tokens: int | None) -> None:
-        """Owe Redis what a call used, or a request less."""
+        """Note for Redis the tokens that a call used, or, for None, one request less."""
         requests, tokens = (-1, 0) if used_tokens is None else (0, used_tokens)
         self._remote.owe([row.claim for row in slots.reservations], requests, tokens)
 
 
 class Limits:
     """The limits of one worker's calls. `on_refused` is called at each refusal with the name of the
-    limit, as `key_rpm`. With `remote` all nodes count together, by the methods that wait; the
-    others count in this node."""
+    limit, such as `key_rpm`. With `remote`, the async methods count for all nodes together; the
+    others count on this node."""
 
     def __init__(
         self,
@@ -148,11 +150,11 @@ class Limits:
         self._nodes = 1
 
     def divide(self, nodes: int) -> None:
-        """Count by this node's share from now on: a part of each limit for each of these nodes."""
+        """Count by this node's share from now on: each limit is divided by the number of nodes."""
         if nodes != self._nodes:
             log.info("limits are divided by the nodes that serve: %d", nodes)
             self._nodes = nodes
-            if self.remote is not None:  # only while that is away
+            if self.remote is not None:  # shares count only while Redis is away
                 return
             for remembered in (self._paid, self._free, self._upstreams):
                 remembered.clear()
@@ -160,8 +162,8 @@ class Limits:
     def enter(
         self, key: KeyEntry, group: Group, demand: Demand, *, free: bool = False
     ) -> tuple[tuple[RateLevel, ...], Slots | Fault]:
-        """Take what a call needs. Return what is left then, and the slots, or RATE_LIMITED when it
-        may not go on."""
+        """Take the call's part of its callers' limits. Return the levels left afterwards, and the
+        slots, or RATE_LIMITED if a limit is reached."""
         callers = self._callers(key, group, free=free)
         if 0 < callers.tpm < demand.input_tokens:
             return (), self._beyond_a_minute(callers, demand)
@@ -188,8 +190,8 @@ class Limits:
         return _beyond_a_minute(demand, callers.tpm)
 
     def first_use(self, subject: str) -> bool:
-        """Return whether a subject comes for the first time within a minute, on this node; False
-        when that cannot be counted."""
+        """Return whether this is the subject's first use within a minute on this node; False if
+        that cannot be counted."""
         entered = self._cells.enter((Claim(subject, rpm=1, tpm=0, concurrency=0),))
         if isinstance(entered, LimitRefusal) or not entered.reservations:
             return False
@@ -197,7 +199,7 @@ class Limits:
         return True
 
     def enter_upstream(self, channel: Channel, key: int, demand: Demand) -> Slots | AtLimit:
-        """Take what an attempt with an upstream key of a limited channel needs."""
+        """Take the slots that an attempt with an upstream key of a limited channel needs."""
         claims = self._place_claims(channel, key, demand)
         if isinstance(claims, AtLimit):
             return claims
@@ -227,16 +229,16 @@ class Limits:
     # ---- counted by all nodes --------------------------------------------------------------------
 
     async def enter_everywhere(self, entering: Entering, demand: Demand) -> None:
-        """As enter, where all nodes count. Raises Fault."""
+        """Enter as in `enter`, counted by all nodes. Raises Fault."""
         await self._enter_both(entering, (), demand)
 
     async def enter_places(
         self, entering: Entering | None, places: Sequence[tuple[Channel, int]], demand: Demand
     ) -> tuple[int, Slots | None] | list[AtLimit]:
-        """Take what an attempt needs of the first of these channels and upstream keys with room,
-        where all nodes count, and with it what its callers need that have not been counted. Return
-        the position and the slots; when none has room, why of each. Raises Fault where its callers
-        are at a limit."""
+        """Take the slots of the first of these channels and upstream keys that has room, counted by
+        all nodes, and those of its callers if they are not yet counted. Return the position and the
+        slots, or the reason for each place if none has room. Raises Fault if the callers are at a
+        limit."""
         if entering is not None and entering.slots is not None:
             entering = None
         refusals: dict[int, AtLimit] = {}
@@ -294,7 +296,7 @@ class Limits:
         places: Sequence[tuple[Channel, tuple[Claim, ...]]],
         demand: Demand,
     ) -> tuple[int, Slots | None] | list[AtLimit]:
-        """Take by the counts of this node what _enter_both does, while Redis is away."""
+        """Take the same slots as _enter_both by the counts of this node, while Redis is away."""
         if self._fallback == "refuse":
             raise Fault(Condition.UNAVAILABLE)
         here = self._here
@@ -319,12 +321,12 @@ class Limits:
         return refusals or (0, None)
 
     def enter_alone(self, subject: str) -> Slots | Fault:
-        """Take the one slot of a subject that may do something once at a time in the node."""
+        """Take the only slot of a subject that may run one operation at a time on this node."""
         entered = self._cells.enter((Claim(subject, 0, 0, 1),))
         return _fault_of(entered) if isinstance(entered, LimitRefusal) else entered
 
     def pass_one(self, subject: str, rpm: int) -> Fault | None:
-        """Take one of the requests that a subject may make in a minute; return the refusal, if
+        """Take one of the requests that a subject may make in a minute. Return the refusal, if
         any."""
         entered = self._cells.enter((Claim(subject, rpm, 0, 0),))
         if isinstance(entered, LimitRefusal):
@@ -333,12 +335,12 @@ class Limits:
         return None
 
     def levels(self, key: KeyEntry, group: Group) -> list[LimitLevel]:
-        """Return the limits that paid calls of a key have, and what is left of them."""
+        """Return the limits that apply to paid calls of a key, and what is left of them."""
         claims = _callers_of(key, group, "paid", self._share()).claims
         return _level_rows((claim, self._cells.state(claim)) for claim in claims)
 
     async def levels_everywhere(self, key: KeyEntry, group: Group) -> list[LimitLevel]:
-        """As levels, where all nodes count."""
+        """Return the same as `levels`, counted by all nodes."""
         assert self.remote is not None
         claims = _callers_of(key, group, "paid", 1).claims
         try:
@@ -347,11 +349,11 @@ class Limits:
             return self.levels(key, group)
 
     def _share(self) -> int:
-        """Return by what each limit is divided here."""
+        """Return the number by which each limit is divided on this node."""
         return self._nodes if self.remote is None else 1
 
     def leave(self, slots: Slots, used_tokens: int | None) -> None:
-        """Give slots back, settled by the tokens used; None: as if the call had never come.
+        """Return slots and settle the tokens used. None: undo, as if there had been no call.
         Idempotent."""
         if not slots.left:
             self._cells.leave(slots, used_tokens)
@@ -359,7 +361,7 @@ class Limits:
                 slots.everywhere.leave(slots, used_tokens)
 
     def sweep(self) -> None:
-        """Free the slots of dead workers. Once a second."""
+        """Free the slots of dead workers. Called once a second."""
         warnings = self._cells.sweep()
         self._quiet_s -= 1
         if warnings and self._quiet_s <= 0:
@@ -425,7 +427,7 @@ def _claims(nodes: int, *subjects: tuple[str, int, int, int]) -> tuple[Claim, ..
 
 
 def _beyond_a_minute(demand: Demand, tpm: int) -> Fault:
-    """Return the refusal of a call that never fits, however long its client waits."""
+    """Return the refusal of a call that never fits, however long the client waits."""
     fault = Fault(
         Condition.RATE_LIMITED,
         "The request is larger than the limit allows in a minute: about"
@@ -452,7 +454,7 @@ def _fault_of(refusal: LimitRefusal) -> Fault:
 
 
 def _levels(entered: Sequence[Reservation | LimitRefusal]) -> tuple[RateLevel, ...]:
-    """Return the limit with the least left of each kind."""
+    """Return, for requests and for tokens, the limit with the least left."""
     of_requests = of_tokens = None
     requests = tokens = 0
     for level in entered:
@@ -475,7 +477,8 @@ def _levels(entered: Sequence[Reservation | LimitRefusal]) -> tuple[RateLevel, .
     return levels
 
 
-# What this node's share has left says what all shares have: callers come to all nodes alike.
+# The remainder of this node's share, times the nodes, stands for all shares: callers spread evenly
+# over the nodes.
 
 
 def _requests_left(claim: Claim, requests_ns: int) -> int:

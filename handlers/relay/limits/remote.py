@@ -1,11 +1,12 @@
-"""Limits that all nodes count together, in Redis: the cells of limits.py, by scripts.
+"""Limits that all nodes count together in Redis: the cells of limits.py as scripts.
 
-One connection and one pipeline at a time for a worker: what calls need and give back while the last
-one runs goes into the next. A call waits for its answer, a pipeline at most WAIT_S; nobody waits
-for what is given back. Where Redis does not answer, or slowly, a breaker keeps calls from waiting,
-and `RemoteAway` leaves the choice to the caller. Slots are leases: a worker's count while its key
-of liveness is there; what a lost answer left unknown is written again with the next renewal. What
-nodes let through by themselves meanwhile is owed: Redis counts it before the next call.
+A worker has one connection and one pipeline at a time: commands that calls send while the last
+pipeline runs go into the next one. A call waits for its answer, a pipeline at most WAIT_S; nobody
+waits for slots to be returned. If Redis is slow or does not answer, a breaker keeps calls from
+waiting, and `RemoteAway` leaves the decision to the caller. Slots are leases: a worker's count is
+valid while its liveness key exists. Counts left unknown by a lost answer are written again with the
+next renewal. Requests and tokens that nodes let through by themselves meanwhile are owed: Redis
+counts them before the next call.
 """
 
 import asyncio
@@ -34,18 +35,18 @@ from handlers.relay.limits.scripts import ALIVE_MS, ENTER, LEAVE, OWED, STATE
 
 log = logging.getLogger("sluice.relay")
 
-WAIT_S = 0.05  # of a call for Redis
+WAIT_S = 0.05  # the longest wait of a call for Redis
 SLOW_S = 0.02
 CONNECT_S = 1.0
 RECENT_WAITS = 20
-MOST_BAD_WAITS = 5  # of the recent ones: failed or slow
+MOST_BAD_WAITS = 5  # failed or slow ones among the recent waits
 OPEN_S = 1.0  # then one call tries again
 RENEW_S = 3.0
-AGAIN_S = 0.2  # between two tries to connect
-MAX_QUEUED = 20_000  # commands that wait for the connection; give-backs beyond it are counted anew
+AGAIN_S = 0.2  # between two attempts to connect
+MAX_QUEUED = 20_000  # commands that wait for the connection; returns beyond it are recounted later
 MAX_BATCH = 50  # commands of one pipeline
 MAX_PLACES = 8  # of one script call
-MAX_OWED = 5_000  # subjects; beyond them all is forgiven
+MAX_OWED = 5_000  # subjects; beyond it everything owed is dropped
 OWED_BATCH = 200  # subjects of one command
 PREFIX = "sluice:"
 _WORKER = PREFIX + "worker:"
@@ -56,11 +57,11 @@ _DIGESTS = {s: hashlib.sha1(s.encode()).hexdigest() for s in (ENTER, LEAVE, OWED
 
 
 class RemoteAway(TimeoutError):
-    """Redis does not answer in time: limits cannot be counted by it now."""
+    """An error for a Redis that does not answer in time, and so cannot count limits now."""
 
 
 class RemoteEntry(Struct, frozen=True, gc=False):
-    """The slots that a call has of its callers and of a place, by the place's position."""
+    """A call's slots of its callers and of one place, and the place's position."""
 
     callers: Slots
     place: Slots
@@ -68,8 +69,8 @@ class RemoteEntry(Struct, frozen=True, gc=False):
 
 
 class _Command(Struct, eq=False):
-    """A command: its words, the keys of subjects whose slots it takes or gives back; `answer`: of
-    one that is waited for."""
+    """A command: its words, and the keys of subjects whose slots it takes or returns. `answer`: set
+    if a call waits for it."""
 
     words: list[str | int]
     keys: list[str] = []
@@ -77,8 +78,8 @@ class _Command(Struct, eq=False):
 
 
 def with_password(url: str) -> str:
-    """Return the address with its password, where that is `env:NAME`. Raises KeyError without the
-    variable."""
+    """Return the address with the password that `env:NAME` refers to. Raises KeyError if the
+    variable is not set."""
     parts = urlsplit(url)
     user, _, password = parts.netloc.rpartition("@")[0].partition(":")
     if not password.startswith(_ENV):
@@ -88,8 +89,8 @@ def with_password(url: str) -> str:
 
 
 def server_version(url: str) -> str:
-    """Return the version of the server, as Redis counts it. Waits. Raises RedisError, OSError,
-    KeyError, ValueError."""
+    """Return the server's Redis version. Blocks. Raises RedisError, OSError, KeyError,
+    ValueError."""
     with redis.Redis.from_url(
         with_password(url), socket_timeout=CONNECT_S, socket_connect_timeout=CONNECT_S
     ) as client:
@@ -98,7 +99,7 @@ def server_version(url: str) -> str:
 
 class RemoteCells:
     """The cells of all nodes of a store. `worker`: a name that no other process ever has. Raises
-    ValueError of an address that is none."""
+    ValueError if the address is invalid."""
 
     def __init__(self, url: str, worker: str) -> None:
         fields: dict[str, Any] = {**parse_url(url)}
@@ -112,9 +113,9 @@ class RemoteCells:
         self._worker = worker
         self._queue: deque[_Command] = deque()
         self._running: Counter[str] = Counter()  # this worker's calls, by subject
-        self._unsure: set[str] = set()  # keys of subjects of which Redis may have another count
-        # By the key of a subject: the time when its buckets of requests and tokens would be full
-        # again, had only this worker taken from them, and only while Redis was away.
+        self._unsure: set[str] = set()  # keys of subjects whose count in Redis may be wrong
+        # By the key of a subject: the times at which its buckets of requests and tokens would be
+        # full again if only this worker had taken from them, and only while Redis was away.
         self._owed: dict[str, list[int]] = {}
         self._bad: deque[bool] = deque(maxlen=RECENT_WAITS)
         self._open_until_s = 0.0
@@ -123,19 +124,19 @@ class RemoteCells:
         self._tried, self._lost = asyncio.Event(), asyncio.Event()
         self._late = False
         self._to_repair = False  # with the next pipeline
-        self._connected = False  # with the scripts on their way
+        self._connected = False  # the scripts have been sent, too
         self.up = False
-        self._codes: set[str | None] = set()  # of errors that Redis answered since it last counted
+        self._codes: set[str | None] = set()  # error codes of Redis since it last counted
 
     async def start(self) -> None:
-        """Connect, and renew the leases from now on; return after the first try: what a node counts
-        by itself before it would be counted twice."""
+        """Connect, and renew the leases from now on. Return after the first attempt, since calls
+        that a node counted by itself before it would be counted twice."""
         self._keeper = asyncio.get_running_loop().create_task(self._keep())
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._tried.wait(), CONNECT_S)
 
     async def close(self) -> None:
-        """Give up the leases, so that nobody waits for their end, and the connection."""
+        """Give up the leases, so that nobody waits until they expire, and close the connection."""
         if self._connected:
             with contextlib.suppress(RemoteAway):
                 await self._send(_Command(["DEL", _WORKER + self._worker]))
@@ -155,9 +156,10 @@ class RemoteCells:
         tokens: int = 0,
         least: int = 0,
     ) -> RemoteEntry | LimitRefusal | list[LimitRefusal]:
-        """Take a call's part of all callers' claims and of the first place with room, or nothing: a
-        caller's refusal with the longest wait, or one of each place. At most MAX_PLACES places; one
-        without claims has room. Raises RemoteAway."""
+        """Take a call's part of all callers' claims and of the first place with room, or nothing.
+        Return the caller's refusal with the longest wait, or one refusal for each place, if there
+        is no room. At most MAX_PLACES places; a place without claims has room. Raises
+        RemoteAway."""
         reply = await self._ask(self._enter_command(callers, places, tokens, least))
         if reply[0] == 0:
             _, number, kind, *times_us = reply
@@ -199,8 +201,8 @@ class RemoteCells:
         return Slots(reservations, of_tokens, everywhere=self)
 
     def leave(self, slots: Slots, used_tokens: int | None) -> None:
-        """Give slots back, settled by the tokens used; None: as if the call had never come. Once;
-        nobody waits for it."""
+        """Return slots and settle the tokens used. None: undo, as if there had been no call. To be
+        called once; does not wait."""
         self._count(slots.reservations, -1)
         reservations = [
             reservation
@@ -218,14 +220,15 @@ class RemoteCells:
         self._put(_script(LEAVE, [PREFIX + claim.subject for claim in claims], args, claims))
 
     async def state(self, claim: Claim) -> tuple[int, int, int]:
-        """As SharedCells.state: the nanoseconds until the buckets of requests and tokens are full
-        again, and the calls in flight of living workers. Raises RemoteAway."""
+        """Return the nanoseconds until the buckets of requests and of tokens are full again, and
+        the calls in flight of living workers, as SharedCells.state does. Raises RemoteAway."""
         keys = [_WORKER, PREFIX + claim.subject]
         requests_us, tokens_us, running = await self._ask(_script(STATE, keys, [self._worker]))
         return requests_us * _NS_PER_US, tokens_us * _NS_PER_US, running
 
     def owe(self, claims: Iterable[Claim], requests: int, tokens: int) -> None:
-        """Have Redis count, once it is back, what this node let through by itself."""
+        """Note requests and tokens that this node let through by itself. Redis counts them once it
+        is back."""
         now_us = time.monotonic_ns() // _NS_PER_US
         for claim in claims:
             if len(self._owed) >= MAX_OWED:
@@ -237,7 +240,7 @@ class RemoteCells:
                 owed[1] = max(owed[1], now_us) + tokens * MINUTE_US // claim.tpm
 
     def _pay(self) -> None:
-        """Send what is owed, ahead of the call that is to be counted next."""
+        """Send what is owed, ahead of the call that is counted next."""
         now_us = time.monotonic_ns() // _NS_PER_US
         owed = [(key, fulls) for key, fulls in self._owed.items() if max(fulls) > now_us]
         self._owed.clear()
@@ -290,10 +293,10 @@ class RemoteCells:
             self._flusher = asyncio.get_running_loop().create_task(self._flush())
 
     async def _flush(self) -> None:
-        """Send what has come in this turn of the loop, and what comes meanwhile."""
+        """Send the commands queued in this turn of the loop, and those that arrive meanwhile."""
         while self._queue:
             if self._to_repair:
-                await asyncio.sleep(0)  # who has an answer counts it first
+                await asyncio.sleep(0)  # calls that have an answer count it first
                 self._repair()
             batch = [self._queue.popleft() for _ in range(min(MAX_BATCH, len(self._queue)))]
             wait = _Wait(self._is_answered, self._expire)
@@ -301,7 +304,7 @@ class RemoteCells:
                 if not self._connection.is_connected:
                     raise RemoteAway
                 replies = await self._exchange(batch)
-            except Exception as error:  # whatever it is: calls wait for this
+            except Exception as error:  # any error, since calls wait for the result
                 if not isinstance(error, RedisError | OSError):
                     log.exception("limits: the exchange with Redis failed")
                 await self._lose(batch, error)
@@ -317,7 +320,7 @@ class RemoteCells:
         self._flusher = None
 
     def _is_answered(self) -> bool:
-        """Return whether there is something to read, or nothing will come any more."""
+        """Return whether there is data to read, or the connection is closed."""
         writer = self._connection._writer
         if writer is None or writer.is_closing():
             return True
@@ -326,14 +329,14 @@ class RemoteCells:
         return bool(poll.poll(0))
 
     def _expire(self) -> None:
-        """Give up the batch that runs."""
+        """Give up the running batch."""
         if self._flusher is not None:
             self._late = True
             self._flusher.cancel()
 
     async def _exchange(self, batch: Sequence[_Command]) -> list[Any]:
         connection = self._connection
-        # Its types know no tuple of several words.
+        # hiredis's types do not allow a tuple of several words.
         packed = [hiredis.pack_command(tuple(command.words)) for command in batch]  # type: ignore[arg-type]
         await connection.send_packed_command(packed, check_health=False)
         replies: list[Any] = []
@@ -347,9 +350,9 @@ class RemoteCells:
     async def _receive(
         self, batch: Sequence[_Command], replies: Sequence[Any], *, slow: bool
     ) -> None:
-        """Answer the commands of a batch; a server that refuses them does not count."""
+        """Answer the commands of a batch. A server that refuses commands cannot count limits."""
         failures = [reply for reply in replies if isinstance(reply, ResponseError)]
-        if any(isinstance(failure, NoScriptError) for failure in failures):  # it lost them
+        if any(isinstance(failure, NoScriptError) for failure in failures):  # Redis lost scripts
             self._load_scripts()
             self._lost.set()
         refusals = [failure for failure in failures if not isinstance(failure, NoScriptError)]
@@ -360,7 +363,7 @@ class RemoteCells:
             elif command.answer is not None and not command.answer.done():
                 command.answer.set_result(reply)
         if any(isinstance(refusal, ReadOnlyError) for refusal in refusals):
-            await self._lose([], refusals[0])  # the name may lead to another server by now
+            await self._lose([], refusals[0])  # the host name may lead to another server by now
 
     def _fail(self, commands: Iterable[_Command], error: BaseException) -> None:
         for command in commands:
@@ -369,7 +372,7 @@ class RemoteCells:
                 command.answer.set_exception(error)
 
     async def _lose(self, batch: Sequence[_Command], error: BaseException) -> None:
-        """Fail what was sent and what waits; the connection is of no use any more."""
+        """Fail the commands that were sent and those that wait, and close the connection."""
         self._fail([*batch, *self._queue], error)
         self._queue.clear()
         self._connected = False
@@ -380,7 +383,7 @@ class RemoteCells:
         self._lost.set()
 
     def _note(self, *, bad: bool, why: BaseException | None = None) -> None:
-        """Note how a wait ended; open the breaker when many of the last were bad."""
+        """Note how a wait ended. Open the breaker if many recent waits were bad."""
         self._bad.append(bad)
         if self._open_until_s and not bad:
             self._open_until_s = 0.0
@@ -392,7 +395,7 @@ class RemoteCells:
             self._set_up(up=True)
 
     def _set_up(self, *, up: bool, why: BaseException | str = "") -> None:
-        """Note whether Redis counts; the log has each change, and each other error it answers."""
+        """Note whether Redis counts. Log each change, and each new error code of Redis."""
         code = getattr(why, "status_code", None)
         if up == self.up and self._tried.is_set() and code in {None, *self._codes}:
             return
@@ -409,14 +412,14 @@ class RemoteCells:
     # ---- leases ----------------------------------------------------------------------------------
 
     async def _keep(self) -> None:
-        """Keep the connection and this worker's leases; write again what Redis may have wrong."""
+        """Keep the connection and this worker's leases, and correct counts that may be wrong."""
         while True:
             self._lost.clear()
             try:
                 if not self._connected:
                     await self._connect()
                 await self._renew()
-            except Exception as error:  # whatever it is: it is tried again
+            except Exception as error:  # any error, since the loop must go on
                 if not isinstance(error, RedisError | OSError):
                     log.exception("limits: the connection to Redis failed")
                 self._set_up(up=False, why=error.__cause__ or error)
@@ -436,20 +439,22 @@ class RemoteCells:
             self._put(_Command(["SCRIPT", "LOAD", script]))
 
     async def _renew(self) -> None:
-        """Renew the lease, whatever the breaker says, behind what Redis may have wrong."""
+        """Renew the lease, whatever the breaker's state, after counts that may be wrong are
+        corrected."""
         self._to_repair = True
         self._pay()
-        self._put(_script(STATE, [_WORKER, PREFIX], [self._worker]))  # scripts run, too
+        # Checks that scripts still run.
+        self._put(_script(STATE, [_WORKER, PREFIX], [self._worker]))
         words: list[str | int] = ["SET", _WORKER + self._worker, 1, "PX", ALIVE_MS, "GET"]
         before = await self._send(_Command(words))
-        if before is None:  # it lost its data, or this worker was away
+        if before is None:  # Redis lost its data, or this worker was away
             self._load_scripts()
             self._unsure.update(PREFIX + subject for subject in self._running)
             self._to_repair = True
 
     def _repair(self) -> None:
-        """Send this worker's counts that Redis may have wrong, while no command runs: ahead of
-        those that wait, of which give-backs are counted already."""
+        """Send this worker's counts that may be wrong in Redis, while no command runs. They go
+        ahead of the queue, whose returns of slots this worker has already subtracted."""
         unsure, self._unsure, self._to_repair = self._unsure, set(), False
         leaves = [command for command in self._queue if command.words[1] == _DIGESTS[LEAVE]]
         leaving = Counter(key for command in leaves for key in command.keys)
@@ -464,22 +469,22 @@ class RemoteCells:
 def _script(
     script: str, keys: list[str], args: Sequence[str | int], claims: Iterable[Claim] = ()
 ) -> _Command:
-    """Return a call of a script, which changes the slots of these claims."""
+    """Return a script call that changes the slots of these claims."""
     words = ["EVALSHA", _DIGESTS[script], len(keys), *keys, *args]
     return _Command(words, [PREFIX + claim.subject for claim in claims if claim.concurrency])
 
 
 class _Wait:
-    """A limit to the wait for Redis, from when the loop has sent what it was given. Only a look at
-    the socket tells that Redis is late: this loop may be, while the answer is there. `slow`: it had
-    not come after SLOW_S; `on_late` is called once, after WAIT_S."""
+    """A limit on the wait for Redis, from the time when the loop has sent the commands. Only a look
+    at the socket shows that Redis is late: the loop itself may be late while the answer is already
+    there. `slow`: there was no answer after SLOW_S. `on_late` is called once, after WAIT_S."""
 
     def __init__(self, is_answered: Callable[[], bool], on_late: Callable[[], None]) -> None:
         self._is_answered, self._on_late = is_answered, on_late
         self._loop = asyncio.get_running_loop()
         self._sent_s = 0.0
         self.slow = False
-        # The loop sends at the end of a turn, and then begins the next one.
+        # The loop sends at the end of a turn, and then starts the next one.
         self._next: asyncio.Handle = self._loop.call_soon(self._begin)
 
     def _begin(self) -> None:
@@ -487,7 +492,7 @@ class _Wait:
         self._next = self._loop.call_later(SLOW_S, self._look_soon)
 
     def _look_soon(self) -> None:
-        # After those that were waiting for what this loop has read by now.
+        # After the callbacks that handle what the loop has already read.
         self._next = self._loop.call_soon(self._look)
 
     def _look(self) -> None:
@@ -505,5 +510,5 @@ class _Wait:
 
 
 def _triples(values: Sequence[int]) -> list[tuple[int, int, int]]:
-    """Return values by three: of requests, of tokens, reserved."""
+    """Return values in threes, reordered as the reserved part, requests, tokens."""
     return [(values[at + 2], values[at], values[at + 1]) for at in range(0, len(values), 3)]

@@ -1,13 +1,13 @@
 """The scripts that Redis runs for limits: the buckets and slots of cells.py, by the server's clock.
 
 A subject is a hash: `r` and `t`, the microsecond at which its bucket of requests and of tokens is
-full again, and for each worker, by its id, the calls that it runs. A worker's calls count while its
-key of liveness is there, which it renews (ALIVE_MS). Numbers are doubles, exact to 2^53: enough
-for microseconds since 1970.
+full again, and the number of running calls by worker id. A worker's calls count while its liveness
+key exists, which the worker renews (ALIVE_MS). Numbers are doubles, exact to 2^53: enough for
+microseconds since 1970.
 """
 
-ALIVE_MS = 10_000  # what a dead worker's slots stay taken
-_IDLE_MS = 86_400_000  # a subject without calls for so long is forgotten
+ALIVE_MS = 10_000  # for which a dead worker's slots stay taken
+_IDLE_MS = 86_400_000  # a subject without calls for this long is forgotten
 
 _HEAD = f"""
 local MINUTE, DEBT = 60000000, 3600000000
