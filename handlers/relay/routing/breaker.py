@@ -1,8 +1,9 @@
-"""Circuit breakers: the calls that one counts, when it opens, for how long; those of one worker.
+"""Circuit breakers of one worker: the calls that they count, the conditions that open them, their
+cool-downs.
 
-Calls are counted by when they began, since failures end first: of forty concurrent calls of which
-eight fail, the first eight ends are failures, but the share is a fifth. Sans-io; times are of a
-monotonic clock, in s. Imported by health.py and what is beside it.
+Calls are counted by their start, since failures end first: if eight of forty concurrent calls fail,
+the first eight to end are failures, but their share is a fifth. Sans-io. Times are of a monotonic
+clock, in s. Imported by health.py and the files beside it.
 """
 
 import math
@@ -16,23 +17,23 @@ from store.catalog.suspended_keys import MAX_SUSPENDED_MS
 from store.channels.breakers import Breaker as StoredBreaker
 from store.channels.breakers import Name, Open
 
-CONSECUTIVE_FAULTS = 5  # that open, while the window has fewer than MIN_WINDOW_CALLS
-MIN_WINDOW_CALLS = 20  # calls in a window from which on its share of failures counts
-MAX_CONSECUTIVE_FAULTS = 10  # that open, however many calls there are
-FAILED_SHARE = 2  # too many: one in so many calls of the window
-WINDOW_S = 10.0  # two count: the present one and the one before
-SILENCE_S = 60.0  # without calls, after which older starts no longer count
+CONSECUTIVE_FAULTS = 5  # open the circuit while the window has fewer than MIN_WINDOW_CALLS
+MIN_WINDOW_CALLS = 20  # calls in a window from which its share of failures counts
+MAX_CONSECUTIVE_FAULTS = 10  # open the circuit, however many calls there are
+FAILED_SHARE = 2  # the circuit opens if one in this many calls of the window failed
+WINDOW_S = 10.0  # two windows count: the current one and the one before
+SILENCE_S = 60.0  # time without calls after which older starts no longer count
 MAX_SLOW_STARTS = 10  # of the last MIN_WINDOW_CALLS
 
-COOLDOWN_S, COOLDOWN_MAX_S = 5.0, 60.0  # the first cool-down; each that follows is twice as long
+COOLDOWN_S, COOLDOWN_MAX_S = 5.0, 60.0  # the first and the longest; each is twice the one before
 KEY_COOLDOWN_S, KEY_COOLDOWN_MAX_S = 600.0, MAX_SUSPENDED_MS / 1000  # of a refused upstream key
 MAX_DOUBLINGS = 16
-JITTER = 0.25  # a cool-down is up to this part shorter, so that workers do not probe as one
+JITTER = 0.25  # a cool-down is shortened by up to this part, so that workers do not probe at once
 MAX_BREAKERS = 20_000
 STORED_MAX = 1000  # open circuits of a worker
-FORGET_S = 300.0  # closed for so long, the next cool-down is the first one again
+FORGET_S = 300.0  # time closed after which the next cool-down is the first one again
 
-# Why a circuit is open.
+# Reasons for an open circuit.
 FAILING = "failing"
 TIMING_OUT = "timing_out"
 SLOW = "slow"
@@ -41,18 +42,18 @@ RETRY_AFTER = "told_to_wait"  # for another reason than a limit
 KEY_SUSPENDED = "key_put_aside"
 PROBED = "being_probed"
 
-STREAM = "stream"  # begins with the first bytes of its answer
-PLAIN = "plain"  # begins and ends when its answer is whole
+STREAM = "stream"  # the answer starts with its first bytes
+PLAIN = "plain"  # the answer starts and ends when it is complete
 
 BreakerName = tuple[str, ...]
-"""(channel's id, secret of the upstream key), or with the model between them."""
+"""(channel's id, secret of the upstream key), or (channel's id, model, secret)."""
 
 _CONSECUTIVE_MASK = (1 << CONSECUTIVE_FAULTS) - 1
 _WINDOW_MASK = (1 << MIN_WINDOW_CALLS) - 1
 
 
 class AttemptHealth(Struct, eq=False):
-    """One attempt while it runs; `probes`: the open breakers that it goes through."""
+    """One attempt while it runs. `probes`: the open breakers that it passes through."""
 
     channel: Channel
     model: str
@@ -60,27 +61,28 @@ class AttemptHealth(Struct, eq=False):
     begun_s: float
     kind: str = STREAM  # its start is compared with those of its kind; "": with none
     probes: "tuple[Breaker, ...]" = ()
-    counted_by: "Breaker | None" = None  # a closed one
+    counted_by: "Breaker | None" = None  # a closed breaker
     slow: bool = False
     failed: bool = False
-    succeeded_at_s: float | None = None  # when its answer began, or was whole
-    limited: bool = False  # it takes one of the places of last resorts
+    succeeded_at_s: float | None = None  # when its answer started, or was complete
+    limited: bool = False  # it holds one of the slots of last resorts
 
 
 class Breaker(Struct, eq=False):
-    """Closed, or open until `until_s`, then half-open. `since_s`: when it opened or closed last."""
+    """A circuit breaker: closed, or open until `until_s`, then half-open. `since_s`: the time of
+    its last change between open and closed."""
 
     open: bool = False
-    probe: AttemptHealth | None = None  # that is running
+    probe: AttemptHealth | None = None  # the running probe
     reason: str = ""
     until_s: float = 0.0
     since_s: float = -math.inf
     openings: int = 0
-    good: int = 0  # calls that went well since the last one that failed
-    head_start: int = 0  # faults that count before the first call behind a probe has gone well
-    slow: int = 0  # starts as bits, the newest lowest
-    slow_s: float = -math.inf  # when the newest of them was noted
-    window_s: float = -math.inf  # when the running window began
+    good: int = 0  # successful calls since the last failure
+    head_start: int = 0  # faults added to the count until a call after the probe succeeds
+    slow: int = 0  # one bit for each start, 1 if slow; the newest is the lowest
+    slow_s: float = -math.inf  # time of the newest start
+    window_s: float = -math.inf  # start of the current window
     calls: int = 0
     failed: int = 0
     calls_before: int = 0
@@ -88,7 +90,7 @@ class Breaker(Struct, eq=False):
     recent: deque[AttemptHealth] = field(default_factory=lambda: deque(maxlen=MIN_WINDOW_CALLS))
 
     def trip(self, now_s: float, reason: str, random: Callable[[], float]) -> None:
-        """Open for a cool-down, twice as long as the one before."""
+        """Open for a cool-down twice as long as the one before."""
         if not self.open and now_s - self.since_s > FORGET_S:
             self.openings = 0
         first_s, most_s = COOLDOWN_S, COOLDOWN_MAX_S
@@ -100,7 +102,7 @@ class Breaker(Struct, eq=False):
         self._open_until(now_s, reason, until_s)
 
     def trip_until(self, now_s: float, reason: str, until_s: float) -> None:
-        """Open until the upstream's own time; the next cool-down is as it would have been."""
+        """Open until the time that the upstream asked for. The next cool-down does not grow."""
         if not self.open and now_s - self.since_s > FORGET_S:
             self.openings = 0
         self._open_until(now_s, reason, until_s)
@@ -111,23 +113,23 @@ class Breaker(Struct, eq=False):
         self.clear()
 
     def is_probed(self, now_s: float, patience_s: float) -> bool:
-        """Return whether its probe is running; after `patience_s` it gives way to another."""
+        """Return whether a probe is running. After `patience_s` it gives way to another one."""
         return self.probe is not None and now_s - self.probe.begun_s < patience_s
 
     def judges(self, attempt: AttemptHealth) -> bool:
-        """Return whether the attempt counts: it began in the present state; an open breaker counts
-        its own probes alone."""
+        """Return whether the attempt counts: for an open breaker only its own probes do, for a
+        closed one the attempts that started since it closed."""
         return self in attempt.probes if self.open else attempt.begun_s >= self.since_s
 
     def count(self, attempt: AttemptHealth, now_s: float) -> None:
-        """Count a call that begins, or is in flight; for a closed breaker."""
+        """Count a call that starts or is in flight. For a closed breaker."""
         self._roll_windows(now_s)
         if attempt.begun_s > now_s - WINDOW_S:
             self.calls += 1
         self.recent.append(attempt)
 
     def drop(self, attempt: AttemptHealth) -> None:
-        """Count a call no longer: it has ended without a result."""
+        """Stop counting a call, which ended without a result."""
         if attempt.begun_s >= self.window_s:
             self.calls = max(0, self.calls - 1)
         elif attempt.begun_s >= self.window_s - WINDOW_S:
@@ -144,17 +146,17 @@ class Breaker(Struct, eq=False):
         else:
             self.failed_before += 1
             if attempt.begun_s < self.window_s - WINDOW_S:
-                self.calls_before += 1  # it was counted in a window that is over
+                self.calls_before += 1  # it was counted in an older window
 
     def note_start(self, now_s: float, *, slow: bool) -> None:
-        """Note that an answer has begun, or is late."""
+        """Note that an answer has started, or is late."""
         mask = _WINDOW_MASK if now_s - self.slow_s <= SILENCE_S else _CONSECUTIVE_MASK
         self.slow = (self.slow << 1 | slow) & mask
         self.slow_s = now_s
 
     @property
     def too_slow(self) -> bool:
-        """Too many answers have begun late."""
+        """True if too many answers started late."""
         return (
             self.slow & _CONSECUTIVE_MASK == _CONSECUTIVE_MASK
             or self.slow.bit_count() >= MAX_SLOW_STARTS
@@ -162,7 +164,7 @@ class Breaker(Struct, eq=False):
 
     @property
     def too_many_faults(self) -> bool:
-        """Too many calls have failed."""
+        """True if too many calls failed."""
         consecutive = self._consecutive_faults()
         calls, failed = self.calls + self.calls_before, self.failed + self.failed_before
         if calls < MIN_WINDOW_CALLS:
@@ -171,7 +173,7 @@ class Breaker(Struct, eq=False):
 
     @property
     def is_clean(self) -> bool:
-        """The last calls all went well."""
+        """True if the last calls all succeeded."""
         return self.good >= MIN_WINDOW_CALLS and not self.slow
 
     def clear(self, head_start: int = 0) -> None:
@@ -188,9 +190,9 @@ class Breaker(Struct, eq=False):
         self.calls = self.failed = 0
 
     def _consecutive_faults(self) -> int:
-        """Return the consecutive faults, in the order in which the calls began. 0 while a call that
-        began before them is in flight, since it may go well. Faults of calls that began before an
-        older call was seen to go well do not count."""
+        """Return the number of consecutive faults, in the order in which the calls started. 0 while
+        a call that started before them is in flight, since it may succeed. Faults of calls that
+        started before an older call's success was seen do not count."""
         faults_s: list[float] = []
         ended, succeeded_at_s = False, -math.inf
         for attempt in reversed(self.recent):
@@ -206,10 +208,10 @@ class Breaker(Struct, eq=False):
 
 
 class Breakers(dict[BreakerName, Breaker]):
-    """The breakers of one worker: those that have failed lately."""
+    """The breakers of one worker, only for channels and keys that failed lately."""
 
     def named(self, name: BreakerName) -> Breaker:
-        """Return the breaker of a name, a new one when there is none."""
+        """Return the breaker of a name, a new one if there is none."""
         breaker = self.get(name)
         if breaker is None:
             if len(self) >= MAX_BREAKERS:
@@ -218,7 +220,7 @@ class Breakers(dict[BreakerName, Breaker]):
         return breaker
 
     def _evict(self) -> None:
-        """Forget the closed ones and, when all are open, the oldest."""
+        """Forget the closed breakers and, if all are open, the oldest."""
         for name in [name for name, breaker in self.items() if not breaker.open]:
             del self[name]
         while len(self) >= MAX_BREAKERS:
@@ -226,8 +228,8 @@ class Breakers(dict[BreakerName, Breaker]):
 
 
 def secret_of(channel: Channel, key: int) -> str:
-    """Return an upstream key itself, "" without keys. A replaced key is another one, with a closed
-    circuit."""
+    """Return the upstream key itself, "" for a channel without keys. A replacement is another key,
+    so its circuit is closed."""
     return channel.keys[key] if channel.keys else ""
 
 
@@ -242,13 +244,13 @@ def model_name(channel: Channel, model: str, key: int) -> BreakerName:
 
 
 def names_of(channel: Channel, model: str, key: int) -> Iterable[BreakerName]:
-    """Return the names of both breakers that a call goes through."""
+    """Return the names of the two breakers that a call passes through."""
     return key_name(channel, key), model_name(channel, model, key)
 
 
 class OpenBreakers:
-    """A worker's open circuits as the store has them: without secrets, in times of the monotonic
-    clock, which the writer turns into the database's. Updated once a second, on the loop; the
+    """A worker's open circuits as the store holds them, without secrets. Times are of the monotonic
+    clock; the writer converts them to the database's. Updated once a second on the loop. The
     writer's thread takes the newest state."""
 
     def __init__(self, breakers: Breakers) -> None:
@@ -270,7 +272,7 @@ class OpenBreakers:
             fingerprint = _fingerprint(channel, name[-1])
             if fingerprint is None:
                 continue
-            # A failed probe opens it anew; shown is the time of the first opening.
+            # A failed probe opens it again; the time of the first opening is shown.
             since_ms[name] = self._since_ms.get(name) or _ms(breaker.since_s)
             model = name[1] if len(name) == 3 else ""
             until_ms = _ms(breaker.until_s)
@@ -285,8 +287,9 @@ def _ms(at_s: float) -> int:
 def restore(
     breakers: Breakers, snapshot: Snapshot, stored: Iterable[StoredBreaker], now_s: float
 ) -> None:
-    """Open for display the circuits that workers have stored as open. Of several workers' circuits
-    for the same key the one that is open longest counts. `now_s`: when the snapshot was read."""
+    """Open, for display, the circuits that workers have stored as open. If several workers have one
+    for the same key, the one that stays open longest counts. `now_s`: when the snapshot was
+    read."""
     channels = {channel.id: channel for channel in snapshot.channels}
     for row in sorted(stored, key=lambda row: row.until_ms):
         channel = channels.get(row.channel_id)
@@ -304,7 +307,7 @@ def restore(
 
 
 def _fingerprint(channel: Channel, secret: str) -> str | None:
-    """Return the fingerprint of an upstream key; None when the channel no longer has the key."""
+    """Return the fingerprint of an upstream key; None if the channel no longer has the key."""
     if not secret:
         return ""
     if secret in channel.keys:

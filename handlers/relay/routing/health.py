@@ -1,18 +1,19 @@
-"""The health of channels and upstream keys by the calls of one worker: its circuit breakers.
+"""The health of channels and upstream keys, judged by the calls of one worker: circuit breakers.
 
 There is a breaker for each channel × model × upstream key, and one for each channel × upstream key
-alone, since a refused account is refused for every model. Only those exist that have failed lately:
-nothing is looked up while all calls go well.
+alone, since a refused account is refused for every model. A breaker exists only after a recent
+failure: nothing is looked up while all calls succeed.
 
 Closed: calls pass; too many faults or slow starts open it (breaker.py). Open: no call passes until
 the cool-down is over. Half-open: exactly one call, the probe, closes it or opens it for longer.
-Slow channels are not left out but tried last: a late answer is better than none. When the circuits
-of all candidates of a call are open, the least bad one is tried all the same (Planner.last_resort,
-`begin_anyway`): by every call when it fails quickly, by a few at a time when it hangs or limits us
+Slow channels are not left out but tried last: a late answer is better than none. If the circuits of
+all candidates of a call are open, the least bad one is tried anyway (Planner.last_resort,
+`begin_anyway`): by every call if it fails quickly, by a few at a time if it hangs or limits us
 (LastResorts). Any answer closes its circuit.
 
-Sans-io: the clock (monotonic, s) and chance are given. `running` names the attempts in flight;
-`keys` are the refused upstream keys, which are shared with all workers (suspended_keys.py).
+Sans-io: the clock (monotonic, s) and the random source are arguments. `running` returns the
+attempts in flight. `keys` are the refused upstream keys, shared with all workers
+(suspended_keys.py).
 """
 
 import logging
@@ -54,18 +55,18 @@ from store.catalog.catalog import Channel
 
 log = logging.getLogger("sluice.health")
 
-SLOW_S = 5.0  # no start below this is slow, and no fault that comes sooner is late
-SLOW_TIMES = 4.0  # a slow start takes so many times the usual
-LEARNING = 1 / 16  # weight of a new start in what is usual
+SLOW_S = 5.0  # a start below this is not slow, and a fault that comes sooner not late
+SLOW_TIMES = 4.0  # a slow start takes this many times the usual
+LEARNING = 1 / 16  # weight of a new start in the average
 MAX_USUAL = 50_000
 
 CALLS_PER_LAST_RESORT = 10
-LAST_RESORT_WAIT_S = 1.0  # without an answer, after which an attempt gives its place to another
+LAST_RESORT_WAIT_S = 1.0  # time without an answer after which an attempt gives up its slot
 
 HELD_BACK = frozenset({RATE_LIMITED, TIMING_OUT})
-"""Reasons for which a channel of last resort gets a few calls at a time; else all of them."""
+"""The reasons for which a channel of last resort gets only a few calls at a time."""
 
-PROBE_S = 60.0  # after which a probe without an end gives way to another one
+PROBE_S = 60.0  # time after which an unfinished probe gives way to another one
 MAX_TURNS = 50_000
 
 _ONE_FAULT_LEFT = CONSECUTIVE_FAULTS - 1
@@ -75,15 +76,15 @@ _WAITS = frozenset(
 
 
 class StartTimes:
-    """The usual time until an answer begins, of each channel, model and kind of call. A moving
-    average; a start far above it counts as twice the average. Slow is what is slow for that
-    channel: some models think before they speak."""
+    """The usual time until an answer starts, for each channel, model and kind of call. A moving
+    average, in which a start far above it counts as twice the average. A start is slow in
+    comparison with its own channel and model: some models think before they answer."""
 
     def __init__(self) -> None:
         self._usual_s: dict[tuple[str, str, str], float] = {}
 
     def learn(self, attempt: AttemptHealth, start_s: float) -> None:
-        """Learn that an answer began after so long."""
+        """Learn that an answer started after `start_s`."""
         name = attempt.channel.id, attempt.model, attempt.kind
         usual_s = self._usual_s.get(name)
         if usual_s is None:
@@ -95,7 +96,7 @@ class StartTimes:
         self._usual_s[name] = usual_s + (new_s - usual_s) * LEARNING
 
     def is_slow(self, attempt: AttemptHealth, start_s: float) -> bool:
-        """Return whether such a start is slow; none is before the first one was learnt."""
+        """Return whether a start is slow. None is until a first one was learnt."""
         if start_s <= SLOW_S:
             return False
         name = attempt.channel.id, attempt.model, attempt.kind
@@ -103,26 +104,26 @@ class StartTimes:
 
 
 class LastResorts:
-    """The calls of one worker at each channel, and those of last resort in flight. When the
-    circuits of all candidates of a call are open, the least bad one is tried all the same. One that
-    fails quickly costs nothing by that; one that hangs, or says "too many requests", gets one call
-    at a time for each CALLS_PER_LAST_RESORT of the last WINDOW_S."""
+    """One worker's calls at each channel, and its calls of last resort in flight. If the circuits
+    of all candidates of a call are open, the least bad one is tried anyway. A channel that fails
+    quickly is not limited in this, since it costs nothing. One that hangs, or answers "too many
+    requests", gets one call at a time for each CALLS_PER_LAST_RESORT calls of the last WINDOW_S."""
 
     def __init__(self) -> None:
         self._running: dict[str, dict[AttemptHealth, None]] = {}  # the oldest first
         self._calls: dict[str, int] = {}
-        self._calls_before: dict[str, int] = {}  # of the window before
+        self._calls_before: dict[str, int] = {}  # calls of the window before
         self._window_ends_s = -math.inf
 
     def note(self, channel_id: str, now_s: float) -> None:
-        """Count a call at the channel, or one that was held back."""
+        """Count a call to the channel, or one that was held back."""
         if now_s >= self._window_ends_s:
             self._turn(now_s)
         calls = self._calls
         calls[channel_id] = calls.get(channel_id, 0) + 1
 
     def wait_s(self, channel_id: str, now_s: float) -> float:
-        """Return the seconds until one more call may begin; 0: now."""
+        """Return the seconds until one more call may start; 0: now."""
         running = self._running.get(channel_id)
         while running:
             oldest = next(iter(running))
@@ -143,7 +144,7 @@ class LastResorts:
         self._running.setdefault(attempt.channel.id, {})[attempt] = None
 
     def give_back(self, attempt: AttemptHealth) -> None:
-        """Give the place back: the attempt was answered, or is over."""
+        """Release the slot of an attempt that was answered or is over."""
         attempt.limited = False
         running = self._running.get(attempt.channel.id, {})
         running.pop(attempt, None)
@@ -157,7 +158,8 @@ class LastResorts:
         self._calls = {}
 
     def _calls_of(self, channel_id: str, now_s: float) -> float:
-        """Return the calls of the last WINDOW_S; those of the window before as evenly spread."""
+        """Return the calls of the last WINDOW_S, as if those of the window before were evenly
+        spread."""
         if now_s >= self._window_ends_s:
             self._turn(now_s)
         left = (self._window_ends_s - now_s) / WINDOW_S
@@ -165,7 +167,7 @@ class LastResorts:
 
 
 class Health:
-    """Breakers, and whose turn it is among a channel's upstream keys."""
+    """The breakers of one worker, and the turns of each channel's upstream keys."""
 
     def __init__(
         self,
@@ -185,14 +187,14 @@ class Health:
     # ---- for the plan ----------------------------------------------------------------------------
 
     def turn(self, channel: Channel) -> int:
-        """Return the position of the upstream key that is next; 0 for a channel without keys."""
+        """Return the position of the next upstream key; 0 for a channel without keys."""
         count = len(channel.keys)
         return self._turns.get(channel.id, 0) % count if count > 1 else 0
 
     def fault_of(self, channel: Channel, model: str, key: int, now_s: float) -> tuple[str, float]:
         """Return the reason of an upstream key's open circuit, and its remaining seconds. ("", 0)
-        when the key may be used; SLOW: usable, but try it last. At -inf the reason of an open
-        breaker, its cool-down over or not."""
+        if the key may be used; SLOW: usable, but to be tried last. With `now_s` -inf the reason is
+        given even if the cool-down is over."""
         slow = ("", 0.0)
         for name in names_of(channel, model, key):
             breaker = self.breakers.get(name)
@@ -207,7 +209,7 @@ class Health:
         return slow
 
     def forget(self, channel: Channel) -> None:
-        """Forget the circuits of a channel that leads elsewhere now, except its suspended keys."""
+        """Forget the circuits of a channel whose address changed, except its suspended keys."""
         names = [
             n for n, b in self.breakers.items() if n[0] == channel.id and b.reason != KEY_SUSPENDED
         ]
@@ -219,8 +221,8 @@ class Health:
     def begin(
         self, channel: Channel, model: str, key: int, now_s: float, kind: str = STREAM
     ) -> AttemptHealth | None:
-        """Begin an attempt, which may be a probe; None when it may not begin any more. `kind`:
-        STREAM, PLAIN, or "" for a call whose time says nothing of others."""
+        """Start an attempt, which may be a probe. Return None if it may no longer start. `kind`:
+        STREAM, PLAIN, or "" for a call whose duration is not comparable with others."""
         self.last_resorts.note(channel.id, now_s)
         if len(channel.keys) > 1:
             if len(self._turns) >= MAX_TURNS:
@@ -234,8 +236,8 @@ class Health:
     def begin_anyway(
         self, channel: Channel, model: str, key: int, now_s: float, kind: str = STREAM
     ) -> AttemptHealth | None:
-        """Begin an attempt of last resort, whose circuit is open; None when there are too
-        many of them, or the key is refused."""
+        """Start an attempt of last resort, whose circuit is open. Return None if there are too many
+        of them, or the key is refused."""
         attempt = self.begin(channel, model, key, now_s, kind)
         if attempt is not None:
             return attempt
@@ -253,25 +255,26 @@ class Health:
         return attempt
 
     def started(self, attempt: AttemptHealth, now_s: float, first_byte_s: float) -> None:
-        """Note that the answer of a stream was accepted, so long after the request. That closes
-        what the attempt probes; `succeeded` or `failed` follows all the same."""
+        """Note that the answer of a stream was accepted, `first_byte_s` after the request. That
+        closes the circuits that the attempt probes. A call of `succeeded` or `failed` still
+        follows."""
         self._learn(attempt, now_s, first_byte_s)
-        # It counts now, not at its end: new calls may have failed for long by then.
+        # It counts now rather than at its end, by which time new calls may have long been failing.
         attempt.succeeded_at_s = now_s
         if attempt.probes:
-            # It may still break off: then one fault is enough to open again.
+            # It may still break off; then one fault is enough to open the circuit again.
             self._close_probed(attempt, now_s, head_start=_ONE_FAULT_LEFT)
         elif self.breakers and not attempt.slow:
             self._count_success(attempt, now_s)
 
     def late(self, attempt: AttemptHealth, now_s: float) -> None:
-        """Count an answer that has not begun yet as slow, if it is; once."""
+        """Count an answer that has not yet started as slow, if it is. Counts once."""
         judged = attempt.succeeded_at_s is not None or attempt.slow or not attempt.kind
         if not judged and self._start_times.is_slow(attempt, now_s - attempt.begun_s):
             self._note_slow(attempt, now_s)
 
     def succeeded(self, attempt: AttemptHealth, now_s: float) -> None:
-        """Note that the answer was whole."""
+        """Note that the answer was complete."""
         if attempt.kind == PLAIN:
             self._learn(attempt, now_s, now_s - attempt.begun_s)
         if not self.breakers:
@@ -287,8 +290,8 @@ class Health:
     def failed(
         self, attempt: AttemptHealth, now_s: float, fault: Fault, refusal: KeyRefusal | None = None
     ) -> None:
-        """Note that the attempt failed. `refusal`: the upstream refused the key. Faults of the
-        client do not count."""
+        """Note that the attempt failed. `refusal`: given if the upstream refused the key. Faults of
+        the client do not count."""
         if refusal is not None:
             if self.keys.refused(attempt, now_s, refusal):
                 self._count(attempt, now_s, fault)
@@ -299,7 +302,7 @@ class Health:
         self.release(attempt)
 
     def release(self, attempt: AttemptHealth) -> None:
-        """Release an attempt that is over; another call may be the probe. Idempotent."""
+        """Release an attempt that is over, so that another call may be the probe. Idempotent."""
         if attempt.probes:
             for breaker in attempt.probes:
                 if breaker.probe is attempt:
@@ -322,7 +325,7 @@ class Health:
             if breaker is None:
                 continue
             if not breaker.open:
-                if len(name) > 2:  # of the model
+                if len(name) > 2:  # the model's breaker
                     breaker.count(attempt, now_s)
                     attempt.counted_by = breaker
                 continue
@@ -335,7 +338,7 @@ class Health:
         return True
 
     def _obey(self, attempt: AttemptHealth, now_s: float, fault: Fault) -> None:
-        """Open the circuit for as long as the upstream says."""
+        """Open the circuit for as long as the upstream asks."""
         assert fault.retry_after_s is not None
         until_s = now_s + min(fault.retry_after_s, MAX_RETRY_AFTER_S)
         breaker = self.breakers.named(model_name(attempt.channel, attempt.model, attempt.key))
@@ -367,7 +370,7 @@ class Health:
     def _count(self, attempt: AttemptHealth, now_s: float, fault: Fault) -> None:
         channel, keys = attempt.channel, [attempt.key]
         if fault.condition is Condition.UPSTREAM_UNREACHABLE:
-            keys = list(range(max(1, len(channel.keys))))  # no key was read
+            keys = list(range(max(1, len(channel.keys))))  # the fault concerns all keys alike
         silent_s = now_s - attempt.begun_s if attempt.succeeded_at_s is None else 0.0
         reason = _reason_of(fault, silent_s)
         for key in keys:
@@ -386,8 +389,8 @@ class Health:
                 self._log_opened(attempt, key, breaker, now_s, fault.code)
 
     def _model_breaker(self, attempt: AttemptHealth, key: int, now_s: float) -> Breaker:
-        """Return the breaker of a key for the attempt's model. A closed one counts the attempt from
-        now on, a new one all attempts in flight."""
+        """Return the breaker of a key for the attempt's model. A closed breaker counts the attempt
+        from now on; a new one counts all attempts in flight."""
         name = model_name(attempt.channel, attempt.model, key)
         breaker = self.breakers.get(name)
         if breaker is None:
@@ -403,7 +406,7 @@ class Health:
         return breaker
 
     def _in_flight(self, name: BreakerName) -> Iterable[AttemptHealth]:
-        """Yield a breaker's attempts whose outcome is open."""
+        """Yield a breaker's attempts that have no outcome yet."""
         channel_id, model, secret = name
         for attempt in self._running():
             named = attempt.channel.id == channel_id and attempt.model == model
@@ -451,7 +454,7 @@ class Health:
         if attempt.limited:
             self.last_resorts.give_back(attempt)
         if opened:
-            attempt.begun_s = now_s  # so that its end counts for the closed breakers
+            attempt.begun_s = now_s  # so that the closed breakers count its end
             if attempt.counted_by is not None:
                 attempt.counted_by.count(attempt, now_s)
             place = attempt.channel.name, attempt.model, attempt.key + 1

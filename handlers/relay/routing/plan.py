@@ -1,7 +1,7 @@
-"""The channels that a call may try, in order: by rank, then a weighted draw.
+"""The channels that a call may try, in order: by rank, then by a weighted draw.
 
-A routing request, health, clock and chance in; candidates out, and for channels left out the
-reason. Nothing is claimed or counted here (that is Health.begin, and selector.py for
+From a routing request, health, the clock and a random source come candidates, and the reasons for
+channels left out. Nothing is claimed or counted here (Health.begin does that, and selector.py for
 limits), so a plan may also be made for display.
 """
 
@@ -25,7 +25,7 @@ DISABLED = "disabled"
 DRAINING = "draining"
 OTHER_GROUP = "not_for_this_group"
 OTHER_FAMILY = "other_family"
-TRANSLATE_OFF = "translate_off"  # of another family, which the group or the channel forbids
+TRANSLATE_OFF = "translate_off"  # another family's channel; the group or the channel forbids it
 AT_ITS_LIMIT = "at_its_limit"
 BEYOND_ITS_LIMIT = "beyond_its_limit"  # the input alone exceeds its tokens per minute
 
@@ -33,14 +33,14 @@ _MAX_REMEMBERED = 1024
 _MAX_DRAWS = 8
 
 Tried = Mapping[str, Collection[int]]
-"""Positions of upstream keys that were tried, by the channel's id."""
+"""The positions of tried upstream keys, by the channel's id."""
 NONE_TRIED: Tried = {}
 
 
 class Candidate(Struct, frozen=True, gc=False):
     """One attempt: a channel and the position of the upstream key to use (0 without keys). `moved`:
-    not where the token of the call's conversation selects. `anyway`: a last resort, its circuit is
-    open like all others. `slots`: what the selector took of its limits."""
+    not the place that the conversation's token selects. `anyway`: a last resort, whose circuit is
+    open like all others. `slots`: the slots that the selector took."""
 
     channel: Channel
     key: int
@@ -50,7 +50,7 @@ class Candidate(Struct, frozen=True, gc=False):
 
 
 class Preference(Struct, frozen=True, gc=False):
-    """A conversation's token, which draws for it, and the place it moved to, while that holds."""
+    """A conversation's token, which decides its draws, and the place it moved to, if any."""
 
     token: int
     channel_id: str = ""
@@ -58,8 +58,8 @@ class Preference(Struct, frozen=True, gc=False):
 
 
 class RoutingRequest(Struct, frozen=True, gc=False):
-    """A call's request for one of these channels for a model, within its limits. `channels` come
-    sorted by rank, the best first. `family`: of the client."""
+    """A call's request for one of these channels for a model, within its limits. `channels` are
+    sorted by rank, best first. `family`: the client's."""
 
     channels: Sequence[Channel]
     family: str
@@ -69,7 +69,8 @@ class RoutingRequest(Struct, frozen=True, gc=False):
 
 
 class LeftOut(Struct, frozen=True):
-    """A channel that cannot take the call now; `wait_s`: until it can (0: waiting is no help)."""
+    """A channel that cannot take the call now. `wait_s`: until it can (0: waiting does not
+    help)."""
 
     channel: Channel
     reason: str
@@ -77,15 +78,15 @@ class LeftOut(Struct, frozen=True):
 
 
 class LastResort(Struct, frozen=True):
-    """The rest when the circuits of all channels are open: candidates, the least bad one first,
-    and the channels that cannot be tried now."""
+    """The last resort when the circuits of all channels are open: candidates, the least bad one
+    first, and the channels that cannot be tried now."""
 
     candidates: list[Candidate]
     left_out: list[LeftOut]
 
 
 class Tier:
-    """Channels of one rank; to draw one costs the same however many there are."""
+    """Channels of one rank. A draw costs the same however many there are."""
 
     __slots__ = ("_points", "_race", "channels")
 
@@ -97,36 +98,36 @@ class Tier:
         self._race: Race | Heats | None = None
 
     def draw(self, point: float) -> int:
-        """Return the place of the channel that `point`, in [0, 1), falls on."""
+        """Return the index of the channel that `point`, in [0, 1), falls on."""
         points = self._points
         return min(bisect(points, point * points[-1]), len(points) - 1)
 
     def winner(self, token: int) -> int:
-        """Return the place of the channel that a conversation falls to."""
+        """Return the index of the channel that a conversation's token selects."""
         if self._race is None:
             self._race = race_of([(channel.id, channel.weight) for channel in self.channels])
         return self._race.winner(token)
 
 
 class Planner:
-    """Plans; only the tiers of a snapshot's channels are remembered."""
+    """A maker of plans. Only the tiers of a snapshot's channels are remembered."""
 
     def __init__(self, health: Health, random: Callable[[], float]) -> None:
         self.health = health
         self._random = random
         # By identity: a snapshot returns the same tuple for the same query. The tuple is stored
-        # with its tiers, so that no other gets its identity.
+        # with its tiers, so that no other tuple gets the same id.
         self._remembered: dict[int, tuple[Sequence[Channel], list[Tier]]] = {}
 
     def plan(
         self, request: RoutingRequest, now_s: float, limit: int = 1, tried: Tried = NONE_TRIED
     ) -> list[Candidate]:
-        """Return the next `limit` attempts for a call, best first, one a channel; none when all are
-        left out or `tried`.
+        """Return the next `limit` attempts of a call, best first, one for each channel; none if all
+        channels are left out or `tried`.
 
-        Inside one rank the order is drawn without replacement, each draw in proportion to the
-        weights: by chance, or by the token of a preference. A channel that the preference names
-        comes first, whatever its rank. Last come slow ones and those of whose keys one was tried.
+        Within a rank the order is drawn without replacement, each draw in proportion to the
+        weights: at random, or by the token of a preference. A channel that the preference names
+        comes first, whatever its rank. Slow channels, and those with a tried key, come last.
         """
         health, channels, preference = self.health, request.channels, request.preference
         if len(channels) == 1 and not health.breakers and not tried and preference is None:
@@ -148,17 +149,18 @@ class Planner:
     def next_key(
         self, channel: Channel, model: str, now_s: float, out: Collection[int]
     ) -> Candidate | None:
-        """Return a candidate of a channel with a good key that is not `out`, else None."""
+        """Return a channel's candidate with a healthy key that is not in `out`; None if there is
+        none."""
         usable = self._candidate_of(channel, model, now_s, out)
         return None if usable is None or usable[1] else Candidate(channel, usable[0].key, True)
 
     def last_resort(
         self, request: RoutingRequest, now_s: float, tried: Tried = NONE_TRIED
     ) -> LastResort | None:
-        """Return the candidates of a call whose circuits are all open; None when one is not: it was
-        tried already, or is at its limit. First those that fail quickly, in the order of a plan,
-        then those that limit us or hang, while they may have one more call. Suspended upstream keys
-        are not tried."""
+        """Return the candidates of a call whose circuits are all open. None if one is closed: its
+        channel was tried already, or is at its limit. Channels that fail quickly come first, in the
+        order of a plan. Then come those that limit us or hang, if they may have one more call.
+        Suspended upstream keys are not tried."""
         model, preference = request.model, request.preference
         if any(self._candidate_of(c, model, now_s) is not None for c in request.channels):
             return None
@@ -183,7 +185,7 @@ class Planner:
         return LastResort([candidate for _, candidate in ranked], left_out)
 
     def left_out(self, request: RoutingRequest, now_s: float) -> list[LeftOut]:
-        """Return the channels that are in no plan now, with the reasons of health."""
+        """Return the channels that health leaves out of all plans now, with the reasons."""
         model = request.model
         return [
             self._left_out(channel, model, now_s)
@@ -217,7 +219,7 @@ class Planner:
         out: Collection[int] = (),
         preference: Preference | None = None,
     ) -> tuple[Candidate, bool] | None:
-        """Return a channel's candidate and whether it is slow; None when no key can be used."""
+        """Return a channel's candidate and whether it is slow; None if no key can be used."""
         health = self.health
         first = health.turn(channel) if preference is None else _key_of(channel, preference)
         if not (health.breakers or out):
@@ -239,8 +241,8 @@ class Planner:
     def _least_bad(
         self, channel: Channel, model: str, out: Collection[int], preference: Preference | None
     ) -> tuple[str, Candidate | None]:
-        """Return the reason of the open circuit of a channel's best key, and its candidate; None
-        when all keys are `out` or suspended."""
+        """Return a channel's candidate with its best key, and the reason of that key's open
+        circuit. The candidate is None if all keys are in `out` or suspended."""
         health = self.health
         first = health.turn(channel) if preference is None else _key_of(channel, preference)
         best: tuple[str, Candidate | None] = KEY_SUSPENDED, None
@@ -268,7 +270,8 @@ class Planner:
 
 
 def _key_of(channel: Channel, preference: Preference) -> int:
-    """Return the position of the upstream key that a conversation belongs to, or moved to."""
+    """Return the position of the upstream key that a conversation uses, by its token or because it
+    moved there."""
     fingerprints = channel.fingerprints
     if len(fingerprints) < 2:
         return 0
@@ -278,39 +281,39 @@ def _key_of(channel: Channel, preference: Preference) -> int:
 
 
 def _drawn(tier: Tier, chance: Callable[[], float] | int) -> Iterator[Channel]:
-    """Yield the channels of a tier in drawn order, none twice; `chance`: random, or a token."""
+    """Yield each channel of a tier once, in drawn order. `chance`: a random source, or a token."""
     channels = tier.channels
     if len(channels) == 1:
         yield channels[0]
         return
     tried: set[int] = set()
-    # Drawing again is quick while most are left, and as fair as drawing among the rest.
+    # Drawing again is fast while most channels are left, and as fair as drawing among the rest.
     for number in range(_MAX_DRAWS):
         place = _draw(tier, chance, number)
         if place not in tried:
             tried.add(place)
             yield channels[place]
     rest = [channel for place, channel in enumerate(channels) if place not in tried]
-    # The order of the rest is drawn at once; of a conversation it is always the same.
+    # The order of the rest is drawn at once; for a conversation it is always the same.
     random = Random(chance).random if isinstance(chance, int) else chance
     yield from sorted(rest, key=lambda channel: _lateness(channel.weight, random()))
 
 
 def _lateness(weight: int, point: float) -> tuple[bool, float]:
-    """Return a sort key that orders channels as if drawn one by one: a wait at the weight's rate.
-    After Efraimidis and Spirakis; `point` is random, in [0, 1)."""
+    """Return a sort key that orders channels as if drawn one by one: an exponential waiting time
+    with the weight as its rate (Efraimidis and Spirakis). `point` is random, in [0, 1)."""
     return weight == 0, -math.log1p(-point) / (weight or 1)
 
 
 def _draw(tier: Tier, chance: Callable[[], float] | int, number: int) -> int:
     if not isinstance(chance, int):
         return tier.draw(chance())
-    # Each draw is a race of its own: the losers of one race are not independent of its winner.
+    # Each draw is a separate race: the losers of one race are not independent of its winner.
     return tier.winner(token_of(b"%d %d" % (chance, number)) if number else chance)
 
 
 def not_candidates(snapshot: Snapshot, group: str, model: str, family: str) -> list[LeftOut]:
-    """Return the channels of a model that are no candidates of a call, with the reason."""
+    """Return the channels of a model that are not candidates of a call, with the reason."""
     left_out = []
     for channel in snapshot.channels:
         if model not in channel.models:

@@ -1,7 +1,7 @@
-"""Small calls of the gateway's own through one channel: `channel test`, probes, key checks.
+"""The gateway's own small calls through one channel: `channel test`, probes, key checks.
 
 The channel's family builds the request and reads the answer. Nothing is charged and no usage record
-is made; the vendor does count the call.
+is made, but the vendor counts the call.
 """
 
 import asyncio
@@ -32,9 +32,9 @@ from store.values.usage import Usage
 PROMPT = "Reply with the word ready."
 MAX_TOKENS = 64
 PATIENCE_S = 60
-MAX_ANSWER_BYTES = 262_144  # to PROMPT; it is read at one go
-ANSWER_CHARS = 60  # of the beginning that an Outcome has
-MAX_LIST_BYTES = 4 << 20  # of models, some kilobytes each
+MAX_ANSWER_BYTES = 262_144  # for the answer to PROMPT, which is parsed in one step
+ANSWER_CHARS = 60  # characters of the answer's start in an Outcome
+MAX_LIST_BYTES = 4 << 20  # of models, a few kilobytes each
 HTML_ANSWER = "an HTML page instead of an answer"
 HTML_MESSAGE = f"{HTML_ANSWER}: base_url may lead to a web site"
 _HTML_BEGINS = (b"<!doctype html", b"<html")
@@ -44,14 +44,14 @@ _MESSAGES = [{"role": "user", "content": PROMPT}]
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """A small request of a family: its fields. `in_path`: model and streaming are in the
-    path, not by the body."""
+    """A small request of a family: its fields. `in_path`: the path, not the body, has the model and
+    the choice of a stream."""
 
     fields: dict[str, Any]
     in_path: bool = False
 
 
-# Not every chat model takes max_tokens, and the answer is short anyway.
+# Not every chat model accepts max_tokens, and the answer is short anyway.
 PROBES: dict[str, Probe] = {
     "chat_completions": Probe({"messages": _MESSAGES}),
     "responses": Probe({"input": PROMPT, "store": False}),
@@ -64,10 +64,10 @@ PROBES: dict[str, Probe] = {
 
 @dataclass(slots=True)
 class Outcome:
-    """The outcome of a call. `fault` None: a whole answer of the family came; times from the start.
-    `error` is the word that an attempt of a record would have, `message` what helps the
-    operator; `address`: the URL that was called. `answer`: the beginning of its text; `usage`:
-    tokens, None: not reported."""
+    """The outcome of a call. `fault` None: a complete answer of the family arrived. Times are since
+    the start. `error`: the word that a usage record would have for the attempt. `message`: for the
+    operator. `address`: the URL that was called. `answer`: the start of its text. `usage`: tokens,
+    None if not reported."""
 
     status: int | None = None
     first_byte_ms: int | None = None
@@ -81,7 +81,7 @@ class Outcome:
 
 
 async def call(client: UpstreamClient, target: Target, limits: UpstreamSettings) -> Outcome:
-    """Make the call; whatever the upstream does is an Outcome."""
+    """Make the call. Return an Outcome, whatever the upstream does."""
     outcome = Outcome()
     started_s = time.monotonic()
     try:
@@ -111,7 +111,7 @@ async def call(client: UpstreamClient, target: Target, limits: UpstreamSettings)
 async def list_models(
     client: UpstreamClient, channel: Channel, key: str, limits: UpstreamSettings
 ) -> Fault | None:
-    """Ask for the vendor's list of models, which costs nothing; None when one came."""
+    """Request the vendor's list of models, which is free. Return None if a list arrived."""
     try:
         exchange = await _ask(client, _list_request(channel, key, limits))
         _refuse_error(channel, exchange)
@@ -124,7 +124,7 @@ async def list_models(
 
 @dataclass(slots=True)
 class Listing:
-    """The models that a vendor lists; or none, and what helps the operator: `message`."""
+    """The models that a vendor lists, or none and a `message` for the operator."""
 
     names: list[str] = field(default_factory=list)
     status: int | None = None
@@ -134,7 +134,7 @@ class Listing:
 async def model_names(
     client: UpstreamClient, channel: Channel, key: str, limits: UpstreamSettings
 ) -> Listing:
-    """Read the same list; whatever the upstream does is a Listing."""
+    """Read the same list. Return a Listing, whatever the upstream does."""
     family, listing = FAMILIES[channel.family].upstream, Listing()
     try:
         exchange = await _ask(client, _list_request(channel, key, limits, family.models_query))
@@ -151,7 +151,7 @@ async def model_names(
 
 
 async def _ask(client: UpstreamClient, request: UpstreamRequest) -> Exchange:
-    """Return an exchange whose whole answer has come. Raises Fault, UpstreamError."""
+    """Return an exchange whose whole answer has arrived. Raises Fault, UpstreamError."""
     exchange = client.start(request)
     try:
         await exchange.head
@@ -161,7 +161,7 @@ async def _ask(client: UpstreamClient, request: UpstreamRequest) -> Exchange:
 
 
 def _refuse_error(channel: Channel, exchange: Exchange) -> None:
-    """Raise the Fault of an answer that is an error, or no JSON."""
+    """Raise the Fault of an answer that is an error or not JSON."""
     if exchange.status != HTTPStatus.OK:
         waits, secrets = wait_headers(exchange), secrets_of(channel)
         raise read_upstream_error(exchange.status, waits, exchange.body, secrets).fault
@@ -241,21 +241,21 @@ def _read_whole(target: Target, exchange: Exchange, outcome: Outcome) -> None:
 
 
 def _is_html(exchange: Exchange) -> bool:
-    """Return whether a web site has answered, or a proxy in between."""
+    """Return whether the answer is a web page, of the site or a proxy in between."""
     return exchange.body.lstrip()[:16].lower().startswith(_HTML_BEGINS)
 
 
 class _Beginning:
-    """Reader of the first words of a stream, beside the bridge that judges it."""
+    """Reader of the first words of a stream, beside the bridge that checks it."""
 
     def __init__(self, family: str, max_event_bytes: int) -> None:
         self._splitter = EventSplitter(max_event_bytes)
         self._decoder = CODECS[family].upstream.open_decoder()
-        self._slots: set[int] = set()  # of text
+        self._slots: set[int] = set()  # slots of text parts
         self.text = ""
 
     def feed(self, chunk: bytes) -> None:
-        """Read a piece of the stream."""
+        """Read a chunk of the stream."""
         if len(self.text) >= ANSWER_CHARS:
             return
         for piece in self._splitter.feed(chunk):
@@ -287,7 +287,7 @@ async def _read_stream(
         with contextlib.suppress(Fault):
             beginning.feed(chunk)
         if bridge.ended:
-            end(None)  # nothing is awaited after the terminal marker
+            end(None)  # nothing is expected after the terminal marker
         return True
 
     exchange.pipe(take, end)

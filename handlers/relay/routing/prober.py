@@ -1,7 +1,7 @@
-"""Calls of the gateway's own in the background: probes of quiet channels, checks of upstream keys.
+"""The gateway's own calls in the background: probes of quiet channels, checks of upstream keys.
 
-Both go through the relay's own client and so by the channel's own route, with no usage record, no
-charge and no limits. Results of probes go to the store, apart from traffic.
+Both use the relay's client, and so the channel's own route, with no usage record, no charge and no
+limits. Results of probes are stored separately from those of traffic.
 """
 
 import asyncio
@@ -27,22 +27,22 @@ health_log = logging.getLogger("sluice.health")
 
 PROBES_MAX = 4  # of a worker
 CHECKS_MAX = 4  # of a worker; at most one for each key
-CHECK_S = 10.0  # after which the result of a check is unknown
+CHECK_S = 10.0  # time limit of a check, after which its result is unknown
 
 
 class Prober:
     """The probes and key checks of one worker. `post` hands a function to the loop's thread.
 
     Probes are off unless an interval is set, since vendors charge for them. The writer's thread
-    claims what is due (`store.channels.probes.Rota`), the loop makes the call, like any call with a
-    key whose circuit is closed or half-open. Health learns from it as from a call: a success closes
-    the circuits that it probes, a failure counts.
+    claims due probes (`store.channels.probes.Rota`), and the loop makes the call, as any call with
+    a key whose circuit is closed or half-open. Health learns from it as from a call: a success
+    closes the circuits that it probes, a failure counts.
 
-    A key check finds out whether an upstream key that one caller was refused is refused itself.
-    First the vendor's list of models, which is free: a refused list confirms that the key is
-    refused, a served one clears a key that lacks a right. Some vendors serve their list to anybody,
-    and most to accounts that cannot pay: then a short answer is requested, of the refused model
-    and, when that is refused too, of another one.
+    A key check finds out whether the vendor refused an upstream key itself, or only one caller's
+    call with it. It first requests the vendor's list of models, which is free: a refused list
+    confirms that the key is refused, a served one clears a key that lacks a right. Some vendors
+    serve their list to anybody, and most serve it to accounts that cannot pay. Then the check
+    requests a short answer of the refused model and, if that is refused too, of another one.
     """
 
     def __init__(
@@ -64,13 +64,13 @@ class Prober:
             self.rota.pairs = _pairs(snapshot)
 
     def close(self) -> None:
-        """Cancel what is running, without results of probes, and begin no more."""
+        """Cancel running probes and checks, record no results of probes, and start no more."""
         self._closed = self.rota.busy = True
         for task in (*self._probes, *self._checks):
             task.cancel()
 
     def begin_check(self, check: KeyCheck) -> bool:
-        """Begin a key check; False when too many are running."""
+        """Start a key check. Return False if too many are running."""
         if self._closed or len(self._checks) >= CHECKS_MAX:
             return False
         task = _start(self._checks, self._check(check))
@@ -96,7 +96,7 @@ class Prober:
         candidates = self._planner.plan(RoutingRequest((channel,), channel.family, model), now_s)
         attempt = health.begin(channel, model, candidates[0].key, now_s) if candidates else None
         if attempt is None:
-            return  # the circuits of all its keys are open, and none is due for a probe
+            return  # the circuits of all the channel's keys are open, and none is due for a probe
         secret = channel.keys[attempt.key] if channel.keys else ""
         target = Target(channel, model, secret, stream=True)
         try:
@@ -169,16 +169,17 @@ def _start(
 
 
 def _refuses_key(fault: Fault | None) -> bool | None:
-    """Return whether the key is refused; None: the call does not decide it."""
+    """Return whether the key is refused; None if the call does not decide it."""
     if fault is None:
         return False
     if fault.key_refused:
         return True
-    return False if fault.blame == "client" else None  # a judged request had a valid key
+    # A vendor that finds fault with the request has accepted the key.
+    return False if fault.blame == "client" else None
 
 
 def _pairs(snapshot: Snapshot) -> list[Pair]:
-    """Return the names of channels with models that take calls now."""
+    """Return the pairs of channel name and model that take calls now."""
     return [
         (channel.name, model)
         for channel in snapshot.channels

@@ -1,8 +1,9 @@
-"""The next attempt of a call: the first candidate of its plan within its limits, which are slots.
+"""The next attempt of a call: the first candidate of its plan whose limits have room.
 
-A limit is checked by taking from it, in the order of the plan: between a check and the taking
-another worker could take the same. What is at its limit is passed over; that is no attempt and says
-nothing of health. Another upstream key of a channel is tried before the next channel.
+A limit is checked by taking from it, in the order of the plan, because another worker could take
+the same slot between a check and the taking. Candidates at their limit are passed over; that is not
+an attempt and does not affect health. Another upstream key of a channel is tried before the next
+channel.
 """
 
 from collections.abc import Generator, Iterator, Sequence
@@ -21,21 +22,21 @@ from handlers.relay.routing.plan import (
 )
 from store.catalog.catalog import Channel
 
-MOST_PLACES = 8  # that are asked for at once where all nodes count
+MOST_PLACES = 8  # places requested at once when all nodes count
 
 
 class _Search:
-    """The places of one selection in their order, and the channels of which all were full."""
+    """The places of one selection in order, and the channels that were full."""
 
     def __init__(self, planner: Planner, request: RoutingRequest, now_s: float) -> None:
         self._planner, self._request, self._now_s = planner, request, now_s
         self._seen: set[str] = set()
-        self._closed: set[str] = set()  # whose other keys need not be asked
+        self._closed: set[str] = set()  # channels whose other keys need not be checked
         self.full: dict[str, LeftOut] = {}
 
     def places(self, candidates: Sequence[Candidate], tried: Tried) -> Iterator[Candidate]:
-        """Yield the candidates of channels that were not yet seen, each before those with another
-        key of its channel."""
+        """Yield the candidates of channels not yet seen, each followed by those with other keys of
+        its channel."""
         for candidate in candidates:
             channel = candidate.channel
             if channel.id in self._seen:
@@ -62,7 +63,7 @@ class _Search:
 
 
 _Steps = Generator[Iterator[Candidate], Candidate | None, Candidate | list[LeftOut]]
-"""A selection: places are yielded in their order, the first with room is sent, or None."""
+"""A selection: yields places in order, and is sent the first one with room, or None."""
 
 
 class Selector:
@@ -79,8 +80,8 @@ class Selector:
         tried: Tried = NONE_TRIED,
         again: Channel | None = None,
     ) -> Candidate | list[LeftOut]:
-        """Return the next attempt, with what it takes of limits; when there is none, the reasons.
-        `again`: a tried channel of which another upstream key comes first."""
+        """Return the next attempt with the slots it takes, or the reasons if there is none.
+        `again`: a tried channel; another of its upstream keys comes first."""
         candidates = self._candidates(request, now_s, tried, again)
         if candidates and not candidates[0].channel.limited:
             return candidates[0]
@@ -102,8 +103,8 @@ class Selector:
         again: Channel | None = None,
         entering: Entering | None = None,
     ) -> Candidate | list[LeftOut]:
-        """As next, where all nodes count. `entering`: the call's callers, who are counted with its
-        first place. Raises Fault where these are at a limit."""
+        """Return the same as `next`, counted by all nodes. `entering`: the call's callers, who are
+        counted with its first place. Raises Fault if they are at a limit."""
         candidates = self._candidates(request, now_s, tried, again, MOST_PLACES)
         counted = entering is None or entering.slots is not None
         if counted and candidates and not candidates[0].channel.limited:
@@ -141,8 +142,8 @@ class Selector:
         now_s: float,
         tried: Tried,
     ) -> _Steps:
-        """Yield the best candidates, then all, then the least bad one when all circuits are
-        open."""
+        """Yield the best candidates, then all, then, if all circuits are open, the least bad
+        ones."""
         planner = self._planner
         if entered := (yield search.places(candidates, tried)):
             return entered
@@ -164,7 +165,7 @@ class Selector:
     def _enter(
         self, search: _Search, places: Iterator[Candidate], request: RoutingRequest
     ) -> Candidate | None:
-        """Return the first place with room, which is taken."""
+        """Take the first place with room and return it."""
         for place in places:
             channel = place.channel
             if not channel.limited:

@@ -1,10 +1,10 @@
-"""Suspended upstream keys: their circuits are open for all models, here and in other workers.
+"""Suspended upstream keys: their circuits are open for all models, in all workers.
 
-A vendor's 401, 402 or 403 may be about what one caller requested ("your organization must be
-verified"). So a key's circuit opens for all calls only when the refusal is confirmed: by a check of
-our own (prober.py), or by a call of another user. A key that a check has cleared stays clear for
-a while, whoever is refused. Suspended keys are reported by `on_report` to all workers, `take` opens
-and closes the circuits that others have reported. Sans-io; times are of a monotonic clock, in s.
+A vendor's 401, 402 or 403 may be about one caller's request ("your organization must be verified").
+So a key's circuit opens for all calls only when the refusal is confirmed: by the gateway's own
+check (prober.py), or by a call of another user. A key that a check has cleared stays clear for a
+while, whoever is refused. `on_report` reports suspended keys to all workers; `take` opens and
+closes the circuits that others have reported. Sans-io. Times are of a monotonic clock, in s.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,21 +25,21 @@ from handlers.relay.routing.breaker import (
 from store.catalog.catalog import Channel, Snapshot
 from store.catalog.suspended_keys import KeyName, SuspendedKey
 
-KEY_CHECK_S = 15.0  # for which a refused key stays open while it is checked
+KEY_CHECK_S = 15.0  # for which the circuit of a refused key stays open while it is checked
 MAX_HISTORIES = 10_000
 CLEARED_S = 60.0  # for which a key that a check has cleared is not checked again
 NEXT_CHECK_S = 5.0  # between a check without a result and the next one
 HISTORY_S = 600.0  # after which a refusal is forgotten
 
 About = Literal["key", "access", "quota"]
-"""What is refused: the key itself, a right of it, or its account's payment."""
+"""The subject of a refusal: the key itself, a right of the key, or its account's payment."""
 
 Meaning = Literal["confirmed", "unknown", "of_the_model", "of_the_call"]
 
 
 class KeyRefusal(Struct, frozen=True):
-    """An upstream refused the key of an attempt. `caller`: the id of the call's user; "" for a
-    probe, which confirms it unless only a right is missing. `reason`: for the operator."""
+    """A refusal of an attempt's key by the upstream. `caller`: the id of the call's user; "" for a
+    probe, which confirms the refusal unless only a right is missing. `reason`: for the operator."""
 
     caller: str
     about: About = "key"
@@ -47,8 +47,8 @@ class KeyRefusal(Struct, frozen=True):
 
 
 def refusal_of(fault: Fault, status: int | None, caller: str = "") -> KeyRefusal | None:
-    """Return the refusal of the used upstream key that a fault reports, else None. `caller`: id of
-    the user whose call failed, "" for a call of our own."""
+    """Return the refusal of the upstream key that a fault reports; None if it reports none.
+    `caller`: id of the user whose call failed, "" for the gateway's own call."""
     if not fault.key_refused:
         return None
     reason = f"upstream status {status}"
@@ -58,7 +58,7 @@ def refusal_of(fault: Fault, status: int | None, caller: str = "") -> KeyRefusal
 
 
 class KeyCheck(Struct, frozen=True):
-    """A check whether an upstream key itself is refused, or only the model to it."""
+    """A check whether an upstream key is refused as a whole, or only for this model."""
 
     channel: Channel
     key: int  # position of the upstream key
@@ -68,18 +68,18 @@ class KeyCheck(Struct, frozen=True):
 
 
 class RefusalHistory(Struct):
-    """The refusals of one key, and its checks."""
+    """The refusals and checks of one key."""
 
-    caller: str = ""  # the first one who was refused
+    caller: str = ""  # the first user who was refused
     several_callers: bool = False  # another user was refused, too
     checking: bool = False
     undecided: bool = False  # the last check had no result
     cleared_until_s: float = float("-inf")
-    check_s: float = float("-inf")  # when the next check may begin
+    check_s: float = float("-inf")  # when the next check may start
     last_s: float = float("-inf")
 
     def record_refusal(self, refusal: KeyRefusal, now_s: float) -> Meaning:
-        """Record a refusal and return its meaning; "unknown": a check is due, and begins."""
+        """Record a refusal and return its meaning. "unknown": the caller must start a check."""
         if not refusal.caller and refusal.about != "access":
             return "confirmed"
         if now_s - self.last_s > HISTORY_S:
@@ -89,7 +89,7 @@ class RefusalHistory(Struct):
         other = refusal.caller != self.caller
         self.several_callers |= other
         if now_s < self.cleared_until_s:
-            self.caller = refusal.caller  # refusals of one caller alone confirm nothing
+            self.caller = refusal.caller  # refusals of a single caller confirm nothing
             return "of_the_model" if other else "of_the_call"
         if other and (self.undecided or (self.checking and refusal.about == "key")):
             return "confirmed"
@@ -99,7 +99,7 @@ class RefusalHistory(Struct):
         return "unknown"
 
     def checked(self, refused: bool | None, now_s: float) -> Meaning:
-        """Record the check's result: refused, answered, or (None) neither."""
+        """Record the check's result and return its meaning. `refused` None: undecided."""
         self.checking, self.undecided = False, refused is None
         if refused or (refused is None and self.several_callers):
             return "confirmed"
@@ -110,12 +110,12 @@ class RefusalHistory(Struct):
         return "of_the_call"
 
     def answered(self) -> None:
-        """Forget earlier refusals: a call with the key has gone well."""
+        """Forget earlier refusals, since a call with the key succeeded."""
         self.caller, self.several_callers, self.undecided = "", False, False
 
 
 class KeyReport(Struct, frozen=True):
-    """A report for all workers: a key is suspended for `wait_s`; None: it answers again."""
+    """A report for all workers that a key is suspended for `wait_s`; None: it works again."""
 
     channel: Channel
     key: int
@@ -125,8 +125,8 @@ class KeyReport(Struct, frozen=True):
 
 
 class SuspendedKeys:
-    """The suspended keys of one worker. `on_check` begins a check of a key that one caller was
-    refused, unless it returns False; `checked` gets the result."""
+    """The suspended keys of one worker. `on_check` starts the check of a key that was refused to
+    one caller, or returns False. `checked` gets the result."""
 
     def __init__(
         self,
@@ -143,9 +143,9 @@ class SuspendedKeys:
         self._stored: Mapping[KeyName, SuspendedKey] = {}
 
     def take(self, snapshot: Snapshot, now_s: float, now_ms: int) -> None:
-        """Open the circuits of the keys that the store lists, close those it lists no more.
+        """Open the circuits of the keys that the store lists, and close those it no longer lists.
         `now_ms`: the database's clock. However wrong it is, no circuit stays open for longer than
-        KEY_COOLDOWN_MAX_S after its row was seen first."""
+        KEY_COOLDOWN_MAX_S after its row was first seen."""
         before, stored = self._stored, snapshot.suspended_keys
         if not (before or stored):
             return
@@ -163,8 +163,9 @@ class SuspendedKeys:
                     breaker.since_s, breaker.until_s = now_s, now_s + left_s
 
     def refused(self, attempt: AttemptHealth, now_s: float, refusal: KeyRefusal) -> bool:
-        """Note that an attempt was refused its key; return whether that is a fault of the model.
-        This call avoids the key, all calls do once the refusal is known to be about it."""
+        """Note that the upstream refused an attempt's key. Return whether that counts as a fault of
+        the model. This call avoids the key; all calls do once the refusal of the key itself is
+        confirmed."""
         channel, key = attempt.channel, attempt.key
         name = key_name(channel, key)
         breaker = self._breakers.named(name)
@@ -187,7 +188,7 @@ class SuspendedKeys:
         return meaning == "of_the_model"
 
     def checked(self, check: KeyCheck, now_s: float, refused: bool | None) -> None:
-        """Take the result of a check: whether the key is refused; None: not decided."""
+        """Take the result of a check. `refused` None: undecided."""
         channel, key = check.channel, check.key
         name = key_name(channel, key)
         history, breaker = self._histories.get(name), self._breakers.get(name)
@@ -201,7 +202,7 @@ class SuspendedKeys:
             breaker.open, breaker.since_s = False, now_s
 
     def answered(self, attempt: AttemptHealth, now_s: float) -> None:
-        """Note that a call with a key has gone well."""
+        """Note that a call with a key succeeded."""
         if not self._histories:
             return
         name = key_name(attempt.channel, attempt.key)
@@ -229,9 +230,9 @@ class SuspendedKeys:
 
 
 def discard_report(news: KeyReport) -> None:
-    """For plans that are only shown: refused keys are not reported."""
+    """Ignore the report. For plans that are only displayed."""
 
 
 def refuse_check(check: KeyCheck) -> bool:
-    """No checks: another user's call has to confirm a refusal."""
+    """Refuse a check, so that only another user's call can confirm a refusal."""
     return False
