@@ -1,7 +1,7 @@
 """The base of all handlers of the relay port: ids, error dialects, deadlines.
 
-Answers go to the connection in one write: Tornado's own way costs 40 us more. Imported by the
-endpoint handlers.
+Answers are written to the connection in one write: Tornado's own code takes 40 us more. Imported by
+the endpoint handlers.
 """
 
 import time
@@ -41,15 +41,15 @@ JSON: tuple[Header, ...] = (("Content-Type", "application/json"),)
 
 
 class Expiring(Protocol):
-    """Waits for bytes of a client."""
+    """An object that waits for bytes of a client."""
 
     def expire(self) -> None: ...
 
 
 @dataclass(slots=True)
 class Deadlines:
-    """Deadlines of what waits for bytes of a client. One sweep a second serves all: a timer costs a
-    request 15 us."""
+    """Deadlines of objects that wait for bytes of a client. One sweep a second serves them all: a
+    timer would cost a request 15 us."""
 
     now_s: int = field(default_factory=lambda: int(time.monotonic()))
     _due_s: dict[Expiring, int] = field(default_factory=dict)
@@ -62,7 +62,7 @@ class Deadlines:
         self._due_s.pop(waiting, None)
 
     def sweep(self, now_s: int) -> None:
-        """Expire what is due. Once a second, with the loop's time."""
+        """Expire what is due. Called once a second with the loop's time."""
         self.now_s = now_s
         for waiting in [w for w, due_s in self._due_s.items() if due_s <= now_s]:
             self._due_s.pop(waiting, None)
@@ -110,17 +110,17 @@ class Site:
     base_url: str
     wrong_paths: PathNotes | None = None  # None: they are not noted
     key_views: KeyViewReader | None = None
-    grants: Grants | None = None  # None: none is taken
-    spool_dir: str = "."  # of large forms
+    grants: Grants | None = None  # None: no grant is accepted
+    spool_dir: str = "."  # for large forms
     spool_memory: BodyMemory = field(default_factory=lambda: BodyMemory(1 << 30))
-    origins: frozenset[str] = field(init=False)  # whose pages may read answers
+    origins: frozenset[str] = field(init=False)  # pages from these may read answers
 
     def __post_init__(self) -> None:
         self.origins = frozenset(self.settings.server.cors_origins)
 
     def base_headers(self, call_id: str, request: Request | None) -> tuple[Header, ...]:
-        """Return the headers of every answer: the request id, under both names that SDKs read, and
-        what a browser needs to let its page read it."""
+        """Return the headers of every answer: the request id under both names that SDKs read, and
+        the headers that a browser needs to let its page read the answer."""
         ids = (("x-request-id", call_id), ("request-id", call_id))
         if self.origins and request is not None:
             return ids + cors.answer_headers(request.headers, self.origins)
@@ -128,7 +128,7 @@ class Site:
 
 
 class RelayHandler(RequestHandler):
-    """Ids on every answer, errors in the caller's dialect, JSON only."""
+    """The base of the handlers: ids on every answer, errors in the caller's dialect, JSON only."""
 
     request: Request
     connection: ClientConnection
@@ -136,9 +136,9 @@ class RelayHandler(RequestHandler):
     call_id: str
 
     def __init__(self, request: Request, site: Site) -> None:
-        # Not Tornado's own, which costs 10 us (ADR 0001): it prepares a namespace for templates, a
-        # reference cycle that keeps the request in memory until the garbage collector runs, and
-        # headers of an answer that nobody reads.
+        # Tornado's own constructor is not called. It costs 10 us (ADR 0001): it prepares a
+        # namespace for templates, a reference cycle that keeps the request in memory until the
+        # garbage collector runs, and headers of an answer that is never sent.
         self.request = request
         self.connection = request.connection  # type: ignore[assignment]
         self.initialize(site)
@@ -153,12 +153,13 @@ class RelayHandler(RequestHandler):
 
     @property
     def endpoint(self) -> str | None:
-        """The path as records name it; None where it may be any text."""
+        """Return the path as records name it; None if it may be any text."""
         return None
 
     @property
     def dialect(self) -> Family:
-        """The family whose error shape this request gets; by its headers unless the path tells."""
+        """Return the family whose error shape this request gets, chosen by its headers unless the
+        path determines it."""
         headers = self.request.headers
         if "x-goog-api-key" in headers or self.query_field("key") is not None:
             return FAMILIES["generate_content"]
@@ -167,7 +168,8 @@ class RelayHandler(RequestHandler):
         return FAMILIES["chat_completions"]
 
     def query_field(self, name: str) -> str | None:
-        """Return the first query field of that name; None without one, or with too many fields."""
+        """Return the first query field of that name, or None if it is missing or there are too many
+        fields."""
         query = self.request.query
         if not query:
             return None
@@ -178,13 +180,15 @@ class RelayHandler(RequestHandler):
         return next((value for field_name, value in fields if field_name == name), None)
 
     def credential_field(self, source: str) -> str | None:
-        """Return the value of a source of credentials: a header, or after `?` a query field."""
+        """Return the value of a source of credentials: a header, or a query field if it starts with
+        `?`."""
         if source[0] == "?":
             return self.query_field(source[1:])
         return self.request.headers.get(source)
 
     def arrival(self, client_ip: str | None = None) -> Arrival:
-        """Return the head's facts; `client_ip`: of a call that the Hub makes for its client."""
+        """Return the facts of the request head. `client_ip`: the client for whom the Hub makes the
+        call."""
         headers = self.request.headers
         client_id = headers.get("x-client-request-id")
         if client_id is not None and not _visible_ascii(client_id):
@@ -199,7 +203,7 @@ class RelayHandler(RequestHandler):
         )
 
     def client_ip(self) -> str:
-        """Return the caller's address, behind trusted proxies."""
+        """Return the caller's address, as trusted proxies report it."""
         peer = self.connection.peer
         trusted = self.site.trusted
         if not trusted:

@@ -1,7 +1,8 @@
 """Cross-origin requests of browsers: the headers that let pages of the origins in
 `server.cors_origins` read answers of the relay port (fetch.spec.whatwg.org, "HTTP extensions").
 
-Pure. Keys are in headers, never in cookies: nothing here allows credentials of a browser.
+Pure functions. Keys are in headers, never in cookies, so no header here allows a browser to send
+its credentials.
 """
 
 from collections.abc import Mapping
@@ -9,7 +10,7 @@ from collections.abc import Mapping
 from handlers.http.connection import Header
 
 ANY = "*"
-MAX_AGE_S = 7200  # the most that browsers remember a preflight
+MAX_AGE_S = 7200  # the longest time for which browsers remember a preflight
 _METHOD_FIELD, _HEADERS_FIELD = "access-control-request-method", "access-control-request-headers"
 _READABLE: Header = ("Access-Control-Expose-Headers", "*")
 _PREFLIGHT: tuple[Header, ...] = (
@@ -20,7 +21,7 @@ _PREFLIGHT: tuple[Header, ...] = (
 
 def answer_headers(request: Mapping[str, str], origins: frozenset[str]) -> tuple[Header, ...]:
     """Return the headers of an answer to a request with these headers (names in lower case); none
-    when its origin is not one of `origins`."""
+    if its origin is not one of `origins`."""
     allowed = _allowed(request, origins)
     return (*allowed, _READABLE) if allowed else ()
 
@@ -31,8 +32,8 @@ def is_preflight(request: Mapping[str, str], origins: frozenset[str]) -> bool:
 
 
 def preflight_headers(request: Mapping[str, str]) -> tuple[Header, ...]:
-    """Return what an answer to a preflight has beside `answer_headers`. All headers that the page
-    would send are allowed by their names: `*` does not allow `Authorization`."""
+    """Return the headers of an answer to a preflight in addition to `answer_headers`. All headers
+    that the page wants to send are allowed by name, because `*` does not allow `Authorization`."""
     names = request.get(_HEADERS_FIELD)
     return (*_PREFLIGHT, ("Access-Control-Allow-Headers", names)) if names else _PREFLIGHT
 

@@ -1,4 +1,4 @@
-"""Paths that are no endpoint, with the right base URL; `/` and `/livez`; preflights of browsers."""
+"""Unknown paths, answered with the right base URL; `/` and `/livez`; preflights of browsers."""
 
 import re
 
@@ -17,7 +17,7 @@ from adapters.registry import FAMILIES
 from handlers.entries import cors
 from handlers.entries.intake import BodyHandler
 
-# families whose paths begin so, when the end tells none
+# families of paths that begin like this, if the path's end does not tell the family
 _BEGINNINGS = {
     "/v1/messages": "messages",
     "/v1/responses": "responses",
@@ -28,7 +28,7 @@ _OTHER_VERSION = re.compile(r"/v\d\w*(?=/|$)")
 
 
 class RootHandler(BodyHandler):
-    """GET and HEAD /: coding clients probe it before their first call."""
+    """The handler of GET and HEAD /. Coding clients probe it before their first call."""
 
     ALLOW = "GET, HEAD"
     READS_BODY = False
@@ -43,29 +43,30 @@ class RootHandler(BodyHandler):
 
 
 class LivezHandler(RootHandler):
-    """GET /livez: the event loop is running."""
+    """The handler of GET /livez, which shows that the event loop is running."""
 
     BODY = b'{"live":true}'
 
 
 class PreflightHandler(BodyHandler):
-    """OPTIONS of whatever path, from a page that may call this port; no key is needed."""
+    """The handler of OPTIONS for any path, from a page that may call this port. No key is
+    needed."""
 
     READS_BODY = False
 
     def check_head(self) -> None:
-        """Accept any head."""
+        """Accept any request head."""
 
     def complete(self, body: bytes) -> None:
         self.respond(b"", 200, cors.preflight_headers(self.request.headers))
 
 
 class FallbackHandler(BodyHandler):
-    """Every other path: 404 with the right base URL."""
+    """The handler of every other path: 404 with the right base URL."""
 
     @property
     def dialect(self) -> Family:
-        """The family that the path ends or begins with, else the one of the headers."""
+        """Return the family that the path ends or begins with, else the one of the headers."""
         path = self.request.path
         family, _ = end_of(path)
         if family is None and not _is_shared_list(path):
@@ -95,17 +96,17 @@ class FallbackHandler(BodyHandler):
 
 
 def _is_shared_list(path: str) -> bool:
-    """Return whether a path is the list of models, or below it, that several families have."""
+    """Return whether a path is the list of models, or below it, which several families share."""
     versions = leading_versions(path)
     what = path.removeprefix(versions)
     return not versions.endswith("/v1beta") and (what == "/models" or what.startswith("/models/"))
 
 
 def _remedy(before: str, family: str, right: str) -> str:
-    """Return the remedy for a path whose end a client of the family builds."""
+    """Return the remedy for a path whose end is one that clients of the family append."""
     if family == "generate_content":
         if before in VERSIONS:
-            return ""  # the base URL is right; what is asked of the model is not offered
+            return ""  # the base URL is right; the endpoint is not offered
         if _OTHER_VERSION.match(before):
             return "; the versions served are v1beta and v1"
     return f"; set the base URL to {right}"

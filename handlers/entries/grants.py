@@ -1,8 +1,8 @@
-"""Grants of the Hub, as the relay takes them: from its networks, once, for a key by its id.
+"""The Hub's grants, as the relay accepts them: once each, from its networks, for a key by its id.
 
-A call with a grant has no credential, so calls with one never come here. That a grant is used once
-is counted in the memory of limits, which all workers of the node share; a worker that cannot count
-it takes no grant.
+A call with a credential never reaches this code, since a call with a grant has none. The use of a
+grant is counted in the memory of limits, which all workers of the node share. A worker that cannot
+count accepts no grant.
 """
 
 import asyncio
@@ -25,7 +25,8 @@ LOAD_WAIT_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Grants:
-    """The grants that a worker takes. `networks`: of the Hub; `load`: a key by its id, blocking."""
+    """The grants that a worker accepts. `networks` are the Hub's; `load` returns a key by its id
+    and blocks."""
 
     maker: GrantMaker
     networks: Sequence[Network]
@@ -34,8 +35,8 @@ class Grants:
     threads: Executor
 
     def take(self, text: str, address: str, now_ms: int) -> Grant:
-        """Return a grant, which is used from now on. Raises Fault MISSING_KEY, as for a request
-        without any credential."""
+        """Return a grant and mark it as used. Raises Fault MISSING_KEY, as for a request without
+        any credential."""
         if not is_within(address, self.networks):
             raise Fault(Condition.MISSING_KEY)
         grant = self.maker.read(text, now_ms=now_ms)

@@ -1,4 +1,6 @@
-"""The endpoints that relay calls, by family: they check the head and hand the body to the relay."""
+"""The endpoints that relay calls, by family: they check the request head and pass the body to the
+relay.
+"""
 
 import re
 from collections.abc import Awaitable, Coroutine
@@ -27,10 +29,10 @@ _JSON = "application/json"
 _GRANTED_JOBS = frozenset({"generate", "stream"})
 
 RESPONSES_PREFIX = "/v1/responses/"
-# Ids as vendors make them; anything else might lead to another path of the upstream.
+# The form of vendors' ids. Anything else might lead to another path of the upstream.
 _ID = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,255}")
 _ID_SHOWN_MAX = 64
-# what follows the id in a path -> job, methods
+# the path after the id -> job, methods
 _STORED = {
     "": ("stored", ("GET", "HEAD", "DELETE")),
     "cancel": ("cancel", ("POST",)),
@@ -38,14 +40,14 @@ _STORED = {
 }
 
 _GENERATE_CONTENT = FAMILIES["generate_content"].client.operations
-# operations by the verb of a path
+# operations by the verb at the end of a path
 _VERBS = {
     "generateContent": _GENERATE_CONTENT["generate"],
     "streamGenerateContent": _GENERATE_CONTENT["stream"],
     "countTokens": _GENERATE_CONTENT["count"],
     **VERBS,
 }
-# A model's name may hold slashes and colons: it ends at the last colon. It may be empty.
+# A model's name may contain slashes and colons, so it ends at the last colon. It may be empty.
 _MODEL_PATH = re.compile(r"/(?:v1|v1beta)/models/(.*):([A-Za-z]+)")
 
 
@@ -55,9 +57,9 @@ class InferenceHandler(KeyedHandler):
     family: Family
     operation: Operation
     methods: tuple[str, ...] = ("POST",)
-    target: str | None = None  # what the path names
+    target: str | None = None  # the id or name in the path
     KEEP_OF_REFUSED_BYTES = 65536
-    # The record of a failed call needs the model's name, if a small body has it (specification).
+    # The record of a failed call needs the model's name if a small body has it (specification).
     LOOKED_INTO = frozenset({Condition.KEY_DISABLED, Condition.KEY_EXPIRED,
                              Condition.IP_NOT_ALLOWED, Condition.ENTRY_NOT_ALLOWED})  # fmt: skip
 
@@ -75,7 +77,7 @@ class InferenceHandler(KeyedHandler):
         return self.family
 
     def check_head(self) -> Awaitable[None] | None:
-        """Check method, key, entry point, content type, size, encoding, in this order."""
+        """Check method, key, entry, content type, size and encoding, in this order."""
         if self.request.method not in self.methods:
             raise Fault(Condition.METHOD_NOT_ALLOWED, allow=", ".join(self.methods))
         try:
@@ -93,7 +95,7 @@ class InferenceHandler(KeyedHandler):
         self.check_key(await grants.key(grant))
 
     def check_key(self, key: KeyEntry) -> None:
-        """Make the call, then check the rest of the head."""
+        """Create the call, then check the rest of the request head."""
         request, operation, grant = self.request, self.operation, self._grant
         arrival = self.arrival(None if grant is None else grant.client_ip)
         headers, snapshot = request.headers, self.site.relay.snapshot
@@ -101,7 +103,7 @@ class InferenceHandler(KeyedHandler):
         if operation.stored:
             method = request.method or ""
             query = f"?{request.query}" if request.query else ""
-            if method == "HEAD":  # the connection leaves the body of the answer out
+            if method == "HEAD":  # the connection omits the body of the answer
                 method, query = "GET", ""
         family, group = self.family, snapshot.groups.get(key.group)
         head = RequestHead(
@@ -127,7 +129,7 @@ class InferenceHandler(KeyedHandler):
             self.unpack(encoding)
 
     def check_content_type(self, content_type: str) -> None:
-        """Raise Fault CONTENT_TYPE for a body that is not read here."""
+        """Raise Fault CONTENT_TYPE for a body that this handler does not read."""
         if content_type.partition(";")[0].strip().lower() != _JSON:
             raise Fault(Condition.CONTENT_TYPE)
 
@@ -146,14 +148,15 @@ class InferenceHandler(KeyedHandler):
         return request_digest(request.method or "", target, body)
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
-        """Answer an internal error; the answer of a running call can only be cut off."""
+        """Answer an internal error. If the call is already running, its answer can only be
+        cut off."""
         if self._running:
             self.connection.drop()
         else:
             super().write_error(status_code, **kwargs)
 
     def refused(self, fault: Fault, body: bytes) -> None:
-        """Answer a refusal of the head; record it first when the key is known."""
+        """Answer a refusal of the request head. If the key is known, record it first."""
         if self._call is None:
             self.answer_fault(fault)
             return
@@ -199,21 +202,21 @@ class ResponsesHandler(InferenceHandler):
 
 
 class InputTokensHandler(InferenceHandler):
-    """Token counts of a responses request: free of charge, recorded."""
+    """The handler of token counts of a responses request: free of charge, but recorded."""
 
     family = FAMILIES["responses"]
     operation = family.client.operations["count"]
 
 
 class CompactHandler(InferenceHandler):
-    """Compaction of a conversation, a whole answer."""
+    """The handler of a conversation's compaction, which is answered whole."""
 
     family = FAMILIES["responses"]
     operation = family.client.operations["compact"]
 
 
 class StoredResponseHandler(InferenceHandler):
-    """A stored response by its id: passed on to the channel that made it."""
+    """The handler of a stored response by its id, which calls the channel that made it."""
 
     READS_BODY = False
     LOOKED_INTO = frozenset()
@@ -227,7 +230,7 @@ class StoredResponseHandler(InferenceHandler):
         self.operation = self.family.client.operations[job]
 
     def check_key(self, key: KeyEntry) -> None:
-        """Check the id last, so that the record of a wrong one has the key."""
+        """Check the id last, so that the record of an invalid one has the key."""
         super().check_key(key)
         assert self.target is not None
         if _ID.fullmatch(self.target) is None:
@@ -235,21 +238,22 @@ class StoredResponseHandler(InferenceHandler):
 
 
 class MessagesHandler(InferenceHandler):
-    """Messages, plain and streamed; any query string (`beta=true`) is ignored."""
+    """The handler of messages, plain and streamed. Any query string (`beta=true`) is ignored."""
 
     family = FAMILIES["messages"]
     operation = family.client.operations["generate"]
 
 
 class CountTokensHandler(InferenceHandler):
-    """Token counts of a messages request: free of charge, recorded."""
+    """The handler of token counts of a messages request: free of charge, but recorded."""
 
     family = FAMILIES["messages"]
     operation = family.client.operations["count"]
 
 
 class GenerateContentHandler(InferenceHandler):
-    """Answers, streams as events or as one JSON array, and token counts of the family."""
+    """The handler of the family's answers, its streams (events or one JSON array) and token
+    counts."""
 
     family = FAMILIES["generate_content"]
 
@@ -267,10 +271,10 @@ class GenerateContentHandler(InferenceHandler):
 
 
 class EndpointHandler(InferenceHandler):
-    """An endpoint beside chat whose body names the model: a row of the table."""
+    """An endpoint beside chat, a row of the table. The body names the model."""
 
     def initialize(self, site: Site) -> None:
-        """Take the row of the path."""
+        """Set the row of the path."""
         super().initialize(site)
         self.operation = row = ENDPOINTS[self.request.path]
         self.family = row.family
@@ -280,7 +284,7 @@ def is_stored(path: str) -> bool:
     if not path.startswith(RESPONSES_PREFIX) or path.endswith("/"):
         return False
     id_, _, rest = path.removeprefix(RESPONSES_PREFIX).partition("/")
-    # "responses" is no id but a base URL that contains the endpoint.
+    # "responses" is not an id: it comes from a base URL that contains the endpoint.
     return id_ not in ("", "responses") and rest in _STORED
 
 
@@ -296,7 +300,7 @@ def is_call(path: str) -> bool:
 
 
 def _note_model(call: Call, body: bytes) -> None:
-    """Note a refused call's model for its record, when path or body names it."""
+    """Note a refused call's model for its record, if the path or the body names it."""
     name: object = call.head.target
     stream: object = call.head.operation.job == "stream"
     if name is None:

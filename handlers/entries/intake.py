@@ -1,14 +1,15 @@
 """The reception of a request's body, and the time at which a refusal is answered.
 
-A refusal known from the head is answered after the body was received and discarded: an early answer
-and a close make a proxy answer 502. Exceptions: `Expect: 100-continue`, bodies over the limit or
-without memory for them, bodies that do not arrive in time.
+A refusal that is known from the request head is answered only after the body was received and
+discarded: if an answer and a close come earlier, a proxy answers 502. Exceptions are `Expect:
+100-continue`, bodies over the limit or without memory for them, and bodies that do not arrive in
+time.
 
-A compressed body is unpacked while it arrives, one step in a turn of the loop, so that neither a
-bomb nor a large body blocks the loop. The limit holds for the packed and the unpacked size.
+A compressed body is unpacked while it arrives, one step in each turn of the loop, so that neither a
+bomb nor a large body blocks the loop. The limit applies to both the packed and the unpacked size.
 
-Bytes of a known key's bodies are counted (handlers.relay.limits.body_memory), unless a body is
-whole with its first piece, as most are: it goes on in the same turn.
+The bytes of a known key's bodies are counted (handlers.relay.limits.body_memory), unless the first
+chunk is the whole body. Most bodies are like that, and are handled in the same turn.
 """
 
 import asyncio
@@ -24,20 +25,22 @@ from handlers.relay.limits.body_memory import BodyHold, size_text
 from store.catalog.key_cache import MISS
 from store.catalog.keys import KeyEntry
 
-# A trusted proxy makes a 502 of an early answer, so from it so much more is discarded first.
+# A trusted proxy turns an early answer into a 502, so up to this many bytes are discarded first.
 OVERSIZED_PROXY_BYTES = 64 << 20
-_NO_MEMORY = frozenset({Condition.RATE_LIMITED, Condition.UNAVAILABLE})  # once a body arrives
+_NO_MEMORY = frozenset({Condition.RATE_LIMITED, Condition.UNAVAILABLE})  # after the first chunk
 _UNROUTABLE = "0.0.0.0"
 
 
 class BodyHandler(RelayHandler):
     """A handler that receives a body within its limits, then calls `complete` or `refused`.
-    Subclasses check the head in `check_head` (raising Fault to refuse) and take the body in
-    `complete`; `refused` ends the request with the refusal."""
+
+    Subclasses check the request head in `check_head`, which raises Fault to refuse, and process the
+    body in `complete`. `refused` ends the request with the refusal.
+    """
 
     READS_BODY = True  # False: it is received and discarded
-    KEEP_OF_REFUSED_BYTES = 0  # after one of LOOKED_INTO
-    LOOKED_INTO: frozenset[Condition] = frozenset()  # of the head; `refused` reads a small body
+    KEEP_OF_REFUSED_BYTES = 0  # after a refusal in LOOKED_INTO
+    LOOKED_INTO: frozenset[Condition] = frozenset()  # after these `refused` reads a small body
 
     refusal: Fault | None = None
     _keep_bytes = 0  # of a refused body
@@ -54,26 +57,26 @@ class BodyHandler(RelayHandler):
         return self.site.settings.server.max_body_bytes
 
     def check_head(self) -> Awaitable[None] | None:
-        """Check the head; return what has to be awaited, None when nothing has."""
+        """Check the request head. Return an awaitable if the check has to wait, else None."""
         raise NotImplementedError
 
     def complete(self, body: bytes) -> Coroutine[Any, Any, None] | None:
-        """Take the complete body."""
+        """Process the complete body."""
         raise NotImplementedError
 
     def refused(self, fault: Fault, body: bytes) -> None:
-        """End the request with the refusal; `body`: its stored part."""
+        """End the request with the refusal. `body`: the part of it that was stored."""
         self.answer_fault(fault)
 
     def hold_body(self) -> BodyHold | None:
-        """Return a count of the body's bytes; None for an unknown caller."""
+        """Return a count of the body's bytes, or None for an unknown caller."""
         return None
 
     def client_left(self) -> None:
         """Note that the client disconnected before `complete` or `refused` was called."""
 
     def check_size(self) -> None:
-        """Raise Fault TOO_LARGE when the head announces a body over the limit."""
+        """Raise Fault TOO_LARGE if the request head announces a body over the limit."""
         if self._announces_too_much():
             raise self._too_large()
 
@@ -86,9 +89,9 @@ class BodyHandler(RelayHandler):
             raise Fault(Condition.CONTENT_ENCODING)
 
     def prepare(self) -> Coroutine[Any, Any, None] | None:
-        """Check the head; the body, if any, comes afterwards."""
+        """Check the request head. The body, if any, comes afterwards."""
         if self.connection.closed:
-            # Pipelined behind a request that closed the connection: no answer is possible.
+            # Pipelined after a request that closed the connection, so no answer is possible.
             self._over = True
             return None
         try:
@@ -110,7 +113,7 @@ class BodyHandler(RelayHandler):
             self._expect_body()
 
     def data_received(self, chunk: bytes) -> None:
-        """Take a piece of the body."""
+        """Receive a chunk of the body."""
         if self._over:
             return
         self._size += len(chunk)
@@ -126,7 +129,7 @@ class BodyHandler(RelayHandler):
             self._forget_body()
 
     def body_done(self) -> Coroutine[Any, Any, None] | None:
-        """Refuse, or go on: the body was received."""
+        """Refuse or process the request: its body was received."""
         self.site.bodies.drop(self)
         if self._over:
             return None
@@ -141,7 +144,8 @@ class BodyHandler(RelayHandler):
         return self.complete(self._take_body())
 
     def on_connection_close(self) -> None:
-        """End: the client disconnected, or was answered before the body was received."""
+        """End the request: the client disconnected, or was answered before the body was
+        received."""
         super().on_connection_close()
         self.site.bodies.drop(self)
         if not self._over:
@@ -156,7 +160,8 @@ class BodyHandler(RelayHandler):
             self._end_refused()
 
     def _evict(self, fault: Fault) -> None:
-        """Refuse the unfinished body, whose memory is needed, or store no more of it."""
+        """Refuse the unfinished body because its memory is needed. If it is refused already, store
+        no more of it."""
         if self.refusal is None:
             self._refuse(fault)
         else:
@@ -164,7 +169,7 @@ class BodyHandler(RelayHandler):
             self._forget_body()
 
     def _take(self, chunk: bytes) -> None:
-        """Store the next piece, unless the memory for it is refused."""
+        """Store the next chunk, unless the memory for it is refused."""
         try:
             if self._packed is not None:
                 self._packed.feed(chunk)
@@ -176,7 +181,7 @@ class BodyHandler(RelayHandler):
             self._evict(fault)
 
     def _keep(self, chunk: bytes) -> None:
-        """Store a piece. Raises Fault RATE_LIMITED, UNAVAILABLE when the memory is refused."""
+        """Store a chunk. Raises Fault RATE_LIMITED or UNAVAILABLE if the memory is refused."""
         parts = self._parts
         if parts is None:
             if self._size != self._announced_bytes():
@@ -199,7 +204,7 @@ class BodyHandler(RelayHandler):
             self._hold.release()
 
     def _take_body(self) -> bytes:
-        """Return the whole body, without keeping a copy."""
+        """Return the whole body without keeping a copy."""
         parts, self._parts = self._parts, None
         return b"".join(parts or ())
 
@@ -208,7 +213,7 @@ class BodyHandler(RelayHandler):
             self._unpacking = asyncio.get_running_loop().call_soon(self._unpack_some)
 
     def _unpack_some(self) -> None:
-        """Unpack one step; a body over the limit is refused at once."""
+        """Unpack one step. A body over the limit is refused at once."""
         self._unpacking = None
         if self._packed is None:
             return
@@ -220,7 +225,7 @@ class BodyHandler(RelayHandler):
             self._refuse(self._worded(fault))
 
     async def _complete_unpacked(self, packed: PackedBody) -> None:
-        """Unpack the rest of a complete body, and go on."""
+        """Unpack the rest of a complete body, then process it."""
         if self._unpacking is not None:
             self._unpacking.cancel()
         if self._hold is not None:
@@ -229,7 +234,7 @@ class BodyHandler(RelayHandler):
         try:
             while self._unpacks and packed.step():
                 self._count(packed.held_bytes)
-                await asyncio.sleep(0)  # others have their turn
+                await asyncio.sleep(0)  # let other tasks run
             if self._unpacks:
                 body = packed.take()
                 self._count(len(body))
@@ -262,7 +267,7 @@ class BodyHandler(RelayHandler):
         self._refuse(fault)
 
     def _refuse(self, fault: Fault) -> None:
-        """Answer the refusal now, or after the body."""
+        """Answer the refusal now or after the body."""
         self._set_refusal(fault)
         self._forget_body()
         oversized = fault.condition is Condition.TOO_LARGE or self._announces_too_much()
@@ -276,7 +281,8 @@ class BodyHandler(RelayHandler):
             self._expect_body()
 
     def _set_refusal(self, fault: Fault) -> None:
-        # Frames refer to pieces of the body, and to this handler: only the collector would free it.
+        # The traceback's frames refer to the body's chunks and to this handler, a cycle that only
+        # the garbage collector would free.
         fault.__traceback__ = fault.__cause__ = fault.__context__ = None
         self.refusal = fault
 
@@ -299,7 +305,7 @@ class BodyHandler(RelayHandler):
         return self._announced_bytes() > self.limit_bytes
 
     def _announced_bytes(self) -> int:
-        """Return the announced length; 0 without one (the parser has checked its form)."""
+        """Return the announced length, 0 if there is none. The parser has checked its form."""
         return int(self.request.headers.get("content-length", "0"))
 
     def _proxy_sends_it_all(self) -> bool:
@@ -320,12 +326,12 @@ class BodyHandler(RelayHandler):
 
 
 class KeyedHandler(BodyHandler):
-    """A handler for callers with an API key. Subclasses may check more in `check_key`."""
+    """A handler for callers with an API key. Subclasses may add checks in `check_key`."""
 
     _key: KeyEntry
 
     def check_credential(self) -> Awaitable[None] | None:
-        """Check the key of the request; one that is not in memory is looked up in the store."""
+        """Check the key of the request. A key that is not in memory is looked up in the store."""
         secret = admit.credential(self.credential_field, self.dialect.client.credentials)
         entry = self.site.relay.keys.peek(secret)
         if entry is MISS:
@@ -336,7 +342,7 @@ class KeyedHandler(BodyHandler):
         return None
 
     def check_key(self, key: KeyEntry) -> None:
-        """Check that a known key may be used. Raises Fault when the request is refused."""
+        """Check that a known key may be used. Raises Fault if the request is refused."""
         arrival = self.arrival()
         admit.check_key(key, arrival.client_ip, arrival.started_ms)
         self._key = key

@@ -1,7 +1,7 @@
-"""GET /v1/usage, /v1/key: what a key may see of itself; and the same in the forms that tools read
-of new-api (`/api/usage/token`) and LiteLLM (`/key/info`).
+"""GET /v1/usage and /v1/key: what a key can see of itself. The same in the formats that tools read
+from new-api (`/api/usage/token`) and LiteLLM (`/key/info`).
 
-There is no usage record: nothing is called. The store is read in threads.
+These requests leave no usage record, because they call no model. The store is read in threads.
 """
 
 import asyncio
@@ -23,22 +23,22 @@ from store.values.ids import now_ms
 from store.values.pricing import NANOS_PER_UNIT, format_money
 from store.values.usage_record import rfc3339, rfc3339_or_none
 
-RPM = 60  # of each key, over all workers of the node
-READS_MAX = 100  # that wait for a thread
+RPM = 60  # for each key, over all workers of the node
+READS_MAX = 100  # reads that wait for a thread
 READ_WAIT_S = 5.0
-QUOTA_PER_UNIT = 500_000  # of new-api, for one unit of the currency
-_BUDGET_DURATIONS = {"day": "1d", "week": "7d", "month": "1mo"}  # of LiteLLM
+QUOTA_PER_UNIT = 500_000  # new-api's, for one unit of the currency
+_BUDGET_DURATIONS = {"day": "1d", "week": "7d", "month": "1mo"}  # LiteLLM's words
 
 
 class KeyViews:
-    """The views of keys from the store, in threads. `look` is view_of: it blocks."""
+    """The views of keys from the store, read in threads. `look` is view_of, which blocks."""
 
     def __init__(self, look: Callable[[str, str, int], KeyView], executor: Executor) -> None:
         self._look, self._executor = look, executor
         self._reads = 0
 
     async def read(self, key: KeyEntry) -> KeyView:
-        """Return the view of a key now. Raises StoreError, StoreUnavailable when it takes too
+        """Return the current view of the key. Raises StoreError; StoreUnavailable if it takes too
         long."""
         if self._reads >= READS_MAX:
             raise StoreUnavailable("too many keys are being read")
@@ -54,11 +54,11 @@ class KeyViews:
     def _end(self, read: "asyncio.Future[KeyView]") -> None:
         self._reads -= 1
         if not read.cancelled():
-            read.exception()  # retrieved, so that a failure without a waiter is not reported
+            read.exception()  # otherwise asyncio reports a failure that nothing awaited
 
 
 class KeyViewHandler(KeyedHandler):
-    """The key that is sent, in the form of the path."""
+    """The view of the key that sends the request, in the format of the path."""
 
     ALLOW = "GET, HEAD"
     READS_BODY = False
@@ -69,8 +69,8 @@ class KeyViewHandler(KeyedHandler):
 
     @property
     def dialect(self) -> Family:
-        """The family of the caller, by its headers; tools of other gateways send a Bearer, and may
-        name a key in the query."""
+        """Return the family of the caller, by its headers. Tools of other gateways send a Bearer
+        token, and may name a key in the query."""
         if self.request.path.startswith("/v1/"):
             return super().dialect
         return FAMILIES["chat_completions"]
@@ -96,7 +96,7 @@ class KeyViewHandler(KeyedHandler):
         self.respond(dumps(PATHS[self.request.path](self, view)))
 
     def plain(self, view: KeyView) -> dict[str, Any]:
-        """Return the view in the gateway's own form."""
+        """Return the view in the gateway's own format."""
         key, payers = self._key, view.payers
         held = [plan for plan in payers.subscriptions if plan.state not in (EXPIRED, DISABLED)]
         spend = (("key_spend", view.limit), ("user_spend", payers.limit))
@@ -117,7 +117,8 @@ class KeyViewHandler(KeyedHandler):
         }
 
     def of_new_api(self, view: KeyView) -> dict[str, Any]:
-        """Return the view as new-api's `GET /api/usage/token/` has it, in units of its quota."""
+        """Return the view in the format of new-api's `GET /api/usage/token/`, in units of its
+        quota."""
         left, spent = _quota(view.left_nanos), _quota(view.spent_nanos)
         models = self._models() if self._key.models is not None else []
         data = {
@@ -134,7 +135,7 @@ class KeyViewHandler(KeyedHandler):
         return {"code": True, "message": "ok", "data": data}
 
     def of_litellm(self, view: KeyView) -> dict[str, Any]:
-        """Return the view as LiteLLM's `GET /key/info` has it: amounts are floats there."""
+        """Return the view in the format of LiteLLM's `GET /key/info`, whose amounts are floats."""
         key, limit = self._key, view.limit
         info = {
             "key_name": view.masked,

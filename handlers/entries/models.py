@@ -1,6 +1,6 @@
 """GET /v1/models and /v1/models/{model}, and the same under /v1beta: the models of a key.
 
-There is no usage record: nothing is called.
+These requests leave no usage record, because they call no model.
 """
 
 from collections.abc import Awaitable, Sequence
@@ -22,15 +22,15 @@ from handlers.relay.translations import traits_at
 from store.catalog.catalog import Model, Snapshot
 from store.catalog.keys import KeyEntry
 
-PREFIXES = ("/v1/models", "/v1beta/models")  # the second is of generate_content alone
+PREFIXES = ("/v1/models", "/v1beta/models")  # the second only for generate_content
 
 
-# One shape, one list for the two entries of the same clients.
+# The two entries have the same clients and the same list.
 _ENTRIES = {"chat_completions": ("chat_completions", "responses")}
 
 
 class ModelsHandler(KeyedHandler):
-    """The list of models, and one model of it."""
+    """The handler of the list of models and of one model."""
 
     ALLOW = "GET, HEAD"
     READS_BODY = False
@@ -41,7 +41,7 @@ class ModelsHandler(KeyedHandler):
 
     @property
     def dialect(self) -> Family:
-        """The family of the caller, by its headers; under /v1beta there is one alone."""
+        """Return the family of the caller, by its headers. Under /v1beta there is only one."""
         if self.request.path.startswith(PREFIXES[1]):
             return FAMILIES["generate_content"]
         return super().dialect
@@ -71,13 +71,14 @@ class ModelsHandler(KeyedHandler):
             self.answer_fault(fault)
 
     def _of_codex(self) -> list[ModelEntry]:
-        """Return the models of responses, each with the traits that it has at its first channel."""
+        """Return the models for responses, each with the traits that it has at its first
+        channel."""
         snapshot, key = self.site.relay.snapshot, self._key
         entries = []
         for model in snapshot.listed(key, "responses"):
             entry = _entry(model)
             channels = snapshot.candidates(key.group, model.name, "responses")
-            with suppress(Fault):  # a channel whose options cannot be read
+            with suppress(Fault):  # the options of a channel are unreadable
                 traits = traits_at(channels[0], model.name) if channels else Traits()
                 efforts = () if traits.thinking == "none" else traits.efforts
                 entry = replace(entry, efforts=efforts, images=traits.images)
@@ -85,7 +86,7 @@ class ModelsHandler(KeyedHandler):
         return entries
 
     def _query(self) -> dict[str, str]:
-        """Return the fields of the query; none when there are too many."""
+        """Return the fields of the query; none if there are too many."""
         query = self.request.query
         if query.count("&") >= QUERY_FIELDS_MAX:
             return {}
@@ -120,7 +121,8 @@ def _entry(model: Model) -> ModelEntry:
 
 
 def _likely(name: str, paths: Sequence[str]) -> tuple[str, ...]:
-    """Return the paths that a model's own name allows, when it says what the model is for."""
+    """Return the paths that fit the model's name if the name tells the model's purpose,
+    else all."""
     rows = rows_of_name(name)
     fitting = [path for path in paths if (ENDPOINTS[path].row if path in ENDPOINTS else "") in rows]
     return tuple(fitting or paths)

@@ -1,6 +1,6 @@
-"""The relay port: its URL table, the handler of a path, and its server.
+"""The relay port: its URL table, the handler of each path, and its server.
 
-Paths are looked up in one dictionary: a list of patterns costs more with each route.
+Paths are looked up in one dictionary, because a list of patterns gets slower with each route.
 """
 
 from collections.abc import Sequence
@@ -66,13 +66,13 @@ ROUTES: dict[str, type[BodyHandler]] = {
 
 
 class Router:
-    """The handlers of requests, by their paths."""
+    """The table of handlers, by the paths of requests."""
 
     def __init__(self, site: Site) -> None:
         self.site = site
 
     def delegate(self, request: Request) -> HandlerRun:
-        """Return the run of the handler that takes the request."""
+        """Return the run of the handler for the request."""
         path = request.path
         if request.method == "OPTIONS" and is_preflight(request.headers, self.site.origins):
             return HandlerRun(PreflightHandler(request, self.site))
@@ -93,7 +93,7 @@ def _by_pattern(path: str, method: str | None) -> type[BodyHandler]:
     if is_call(path):
         return GenerateContentHandler
     names_model = any(path.startswith(p + "/") and path != p + "/" for p in PREFIXES)
-    # A model's name may end like a verb; read, it is a name.
+    # A model's name may end like a verb. In GET and HEAD that is part of the name.
     if names_model and (method in ("GET", "HEAD") or not verb_of(path)):
         return ModelsHandler
     return FallbackHandler
@@ -109,7 +109,7 @@ class RelayServer(Server):
     def malformed(
         self, message: str, request: Request | None
     ) -> tuple[int, Sequence[Header], bytes]:
-        """Return the answer to a malformed request, in the dialect of its path when it has one."""
+        """Return the answer to a malformed request, in the dialect of its path if it has one."""
         call_id = new_ulid()
         fault = Fault(Condition.INVALID_FIELD, message)
         family = FAMILIES["chat_completions"] if request is None else self._router.dialect(request)

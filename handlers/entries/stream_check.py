@@ -1,7 +1,7 @@
-"""GET /v1/sluice/stream: a stream without a model, by which `doctor` tests what is in front.
+"""GET /v1/sluice/stream: a stream without a model, with which `doctor` tests proxies before it.
 
-It costs nothing and makes no usage record. One at a time for each key, over all workers of the
-node: an open stream costs a connection.
+It costs nothing and makes no usage record. Each key may have one at a time, over all workers of the
+node, because an open stream occupies a connection.
 """
 
 import asyncio
@@ -18,8 +18,8 @@ EVENTS = 20
 INTERVAL_S = 0.1
 BUSY_WAIT_S = 2
 
-# Headers that clients of the four families send and a proxy may drop: the first event names those
-# that came.
+# Headers that clients of the four families send and a proxy may drop. The first event names those
+# that arrived.
 WATCHED = (
     *("authorization", "anthropic-version", "anthropic-beta", "openai-organization"),
     *("x-client-request-id", "traceparent"),
@@ -27,7 +27,8 @@ WATCHED = (
 
 
 class StreamCheckHandler(KeyedHandler):
-    """EVENTS events, one each INTERVAL_S; the first has what the gateway saw of the request."""
+    """The handler of a stream of EVENTS events, one every INTERVAL_S. The first lists what arrived
+    of the request."""
 
     ALLOW = "GET, HEAD"
     READS_BODY = False
@@ -46,7 +47,7 @@ class StreamCheckHandler(KeyedHandler):
         return self.check_credential()
 
     def complete(self, body: bytes) -> None:
-        """Start the stream, unless the key has one already; of HEAD send the head alone."""
+        """Start the stream, unless the key has one already. HEAD gets only the response head."""
         headers = (("Content-Type", "text/event-stream"), *STREAM_HEADERS)
         if self.request.method == "HEAD":
             self.respond(b"", 200, headers)
@@ -60,12 +61,12 @@ class StreamCheckHandler(KeyedHandler):
         self._next()
 
     def on_connection_close(self) -> None:
-        """Give back what the stream holds: the client has left."""
+        """Release what the stream holds: the client has disconnected."""
         super().on_connection_close()
         self._give_back()
 
     def _refuse_busy(self, fault: Fault) -> None:
-        """Answer 429 in the shape of the caller; it is counted nowhere."""
+        """Answer 429 in the caller's dialect. The refusal is not counted."""
         fault.retry_after_s = BUSY_WAIT_S
         fault.message = f"This API key has such a stream already. Try again in {BUSY_WAIT_S}s."
         envelope = self.dialect.client.encode_fault(fault, self.call_id)
@@ -90,7 +91,7 @@ class StreamCheckHandler(KeyedHandler):
         return b"data: %b\n\n" % dumps({"event": self._sent, "of": EVENTS, **fields})
 
     def _seen(self) -> dict[str, object]:
-        """Return what arrived of the request: names only, and the client's address."""
+        """Return what arrived of the request: the names of headers, and the client's address."""
         headers = self.request.headers
         return {
             "headers": [name for name in WATCHED if name in headers],
@@ -101,7 +102,7 @@ class StreamCheckHandler(KeyedHandler):
         }
 
     def _give_back(self) -> None:
-        """Give back what the stream holds. Idempotent."""
+        """Release the timer and slots of the stream. Idempotent."""
         if self._timer is not None:
             self._timer.cancel()
         if self._slots is not None:

@@ -1,6 +1,6 @@
-"""The unpacking of compressed request bodies, a bounded piece at a time.
+"""The unpacking of compressed request bodies in bounded steps.
 
-Pure: handlers.entries.intake decides when to go on and how a broken body is answered. Answers of
+Pure: handlers.entries.intake decides when to continue and how to answer a broken body. Answers of
 upstreams are unpacked in handlers.relay.upstream.
 """
 
@@ -19,22 +19,22 @@ if sys.version_info >= (3, 14):
 else:
     from backports import zstd
 
-# A network piece of 64 KiB can unpack to 64 MiB, so a step is bounded in its output; and in its
-# input, since blocks without output cost many times as much a byte. A step takes 0.1 ms, at worst
-# 1 ms; every connection may take one in each turn of the loop.
+# A network chunk of 64 KiB can unpack to 64 MiB, so the output of a step is bounded. So is its
+# input, since a byte of blocks without output costs many times as much. A step takes 0.1 ms, at
+# worst 1 ms. Every connection may take one in each turn of the loop.
 STEP_BYTES = 65_536
 _OUTPUT_BYTES = 32_768
-_ONLY_GZIP, _ONLY_ZLIB, _RAW_DEFLATE = 31, 15, -15  # zlib's window arguments
+_ONLY_GZIP, _ONLY_ZLIB, _RAW_DEFLATE = 31, 15, -15  # window arguments of zlib
 _ZLIB_METHOD_DEFLATE = 8
 _ZSTD_WINDOW_LOG = 23  # the largest that RFC 9659 allows in a content-encoding
 _BROTLI_WINDOW_BYTES = 16 << 20  # the largest of RFC 7932
-# A piece of two bytes takes twenty times its size as an object.
+# A chunk of two bytes takes twenty times its size as an object.
 _SMALL_PIECE_BYTES = 1024
 
 
 class _Machine(Protocol):
-    """The state of one coding. `unpack` returns how many bytes of a portion it took, and about
-    _OUTPUT_BYTES of what they unpack to; what it took may have left more inside."""
+    """The state of one coding. `unpack` returns how many bytes of a portion it read, and about
+    _OUTPUT_BYTES of their unpacked data. More unpacked data may remain inside."""
 
     @property
     def eof(self) -> bool: ...
@@ -43,8 +43,8 @@ class _Machine(Protocol):
 
 
 class _Zlib:
-    """zlib's machine; without a window argument that of "deflate", which is zlib by the standard
-    and raw deflate in many programs."""
+    """The machine of zlib. Without a window argument it unpacks "deflate", which is zlib by the
+    standard and raw deflate in many programs."""
 
     def __init__(self, window: int | None = None) -> None:
         self._machine = None if window is None else zlib.decompressobj(window)
@@ -86,7 +86,7 @@ class _Zstd:
 
 
 class _Brotli:
-    """Brotli's machine; its pieces are a little longer than the limit that it gets."""
+    """The machine of Brotli. Its output chunks are slightly longer than the limit that it gets."""
 
     def __init__(self) -> None:
         self._machine = brotli.Decompressor()
@@ -107,9 +107,9 @@ class _Brotli:
 
 
 class _Coding(Struct, frozen=True):
-    """A content-coding: its name in messages, its machine, the bytes of its input that a piece
-    takes and what one of them costs in a step, and its memory: `state_bytes`, and as much of a
-    window as was unpacked."""
+    """A content-coding: its name in messages and its machine; the input bytes of a chunk and the
+    cost of each in a step; its memory, which is `state_bytes` plus the part of the window that was
+    unpacked."""
 
     name: str
     machine: Callable[[], _Machine]
@@ -120,7 +120,8 @@ class _Coding(Struct, frozen=True):
 
 
 _GZIP = _Coding("gzip", lambda: _Zlib(_ONLY_GZIP), 8_192, 8, 48 << 10)
-# Values of content-encoding, in lower case. Tables before little data make zstd and br dearer.
+# Values of content-encoding, in lower case. zstd and br cost more, since they may put large tables
+# before little data.
 CODINGS = {
     "gzip": _GZIP,
     "x-gzip": _GZIP,
@@ -131,50 +132,52 @@ CODINGS = {
 
 
 class PackedBody:
-    """A compressed body: `feed` takes what arrives, `step` unpacks some of it. It never holds more
-    than one piece beyond `limit_bytes` of unpacked data."""
+    """A compressed body: `feed` adds what arrives, `step` unpacks some of it. It never holds more
+    than one chunk of unpacked data beyond `limit_bytes`."""
 
     __slots__ = ("_coding", "_left_bytes", "_limit_bytes", "_machine", "_packed", "_parts")
 
     def __init__(self, coding: str, limit_bytes: int) -> None:
         self._coding = CODINGS[coding]
-        self._limit_bytes = self._left_bytes = limit_bytes  # that may still be unpacked
+        self._limit_bytes = self._left_bytes = limit_bytes  # left: what may still be unpacked
         self._machine = self._coding.machine()
         self._packed = bytearray()
         self._parts: list[bytes | bytearray] = []
 
     @property
     def held_bytes(self) -> int:
-        """Bytes in memory: packed ones, unpacked ones, and the state of unpacking."""
+        """Return the bytes in memory: packed ones, unpacked ones, and the state of unpacking."""
         coding, unpacked_bytes = self._coding, self._limit_bytes - self._left_bytes
         window_bytes = min(coding.window_bytes, unpacked_bytes)
         return len(self._packed) + unpacked_bytes + coding.state_bytes + window_bytes
 
     def feed(self, packed: bytes) -> None:
-        """Take the next piece; nothing is unpacked yet."""
+        """Add the next chunk without unpacking it."""
         self._packed += packed
 
     def step(self) -> bool:
-        """Unpack about STEP_BYTES; return whether there is more to do. Raises Fault TOO_LARGE
-        beyond the limit, CONTENT_ENCODING for bytes that are not of the coding or follow its
+        """Unpack about STEP_BYTES. Return whether there is more to do. Raises Fault TOO_LARGE
+        beyond the limit, and CONTENT_ENCODING for bytes that are not of the coding or follow its
         end."""
         done = 0
         while done < STEP_BYTES:
             input_bytes, output_bytes = self._unpack_piece()
             if not input_bytes and not output_bytes:
-                return False  # what is left unpacked needs more bytes to go on
+                return False  # the machine needs more input to continue
             done += input_bytes * self._coding.cost + output_bytes
         return True
 
     def take(self) -> bytes:
-        """Return the body after the last `step`. Raises Fault CONTENT_ENCODING when truncated."""
+        """Return the body after the last `step`. Raises Fault CONTENT_ENCODING if it is
+        truncated."""
         if not self._machine.eof:
             raise self._broken("ends too early")
         parts, self._parts = self._parts, []
         return b"".join(parts)
 
     def _unpack_piece(self) -> tuple[int, int]:
-        """Return the bytes read and unpacked; both 0 when there is nothing to do."""
+        """Unpack a chunk. Return the bytes read and unpacked; both are 0 if there is
+        nothing to do."""
         machine, packed = self._machine, self._packed
         if machine.eof:
             if packed:
@@ -199,7 +202,7 @@ class PackedBody:
 
 
 def keep_piece(parts: list[bytes | bytearray], piece: bytes) -> None:
-    """Add a piece of a body to those before it, so that small ones take no more than they have."""
+    """Add a chunk to those before it. Small ones are merged, so that they take no extra memory."""
     if len(piece) >= _SMALL_PIECE_BYTES or not parts:
         parts.append(piece)
     elif isinstance(parts[-1], bytearray):
@@ -209,8 +212,8 @@ def keep_piece(parts: list[bytes | bytearray], piece: bytes) -> None:
 
 
 def unpacked_if_small(coding: str, packed: bytes, limit_bytes: int) -> bytes:
-    """Unpack a whole compressed body at once; empty when it does not unpack or is beyond the
-    limit."""
+    """Unpack a whole compressed body at once. Return empty bytes if it is broken or over
+    the limit."""
     body = PackedBody(coding, limit_bytes)
     body.feed(packed)
     try:

@@ -1,7 +1,7 @@
-"""Endpoints whose body may be a form with files: received to a disk when it is large.
+"""Endpoints whose body may be a form with files. A large form is received to disk.
 
-Nothing of a large form stays in memory: its texts are read while it arrives, libcurl reads the
-rest from the disk for each attempt.
+No large form is in memory: its texts are read while it arrives, and libcurl reads the rest from the
+disk for each attempt.
 """
 
 import asyncio
@@ -30,11 +30,11 @@ from store.catalog.keys import KeyEntry
 
 log = logging.getLogger("sluice.relay")
 
-IN_MEMORY_BYTES = 1 << 20  # of a form; a larger one goes to the disk
+IN_MEMORY_BYTES = 1 << 20  # larger forms go to the disk
 _THREADS = 2
 _MS_PER_S = 1000
 _FORM = "Send the body with content-type: multipart/form-data, with a boundary."
-# what a reader of headers makes of whatever a client sends
+# errors of the header reader for arbitrary data of clients
 _UNREADABLE = (
     *(TinyTagException, ArithmeticError, LookupError, ValueError, TypeError, AttributeError),
     *(OSError, EOFError, MemoryError, RecursionError, struct.error),
@@ -43,7 +43,7 @@ _executor = ThreadPoolExecutor(_THREADS, "spool")
 
 
 class UploadHandler(EndpointHandler):
-    """A form, or, where the endpoint takes that, too, JSON."""
+    """The handler of a form or, at some endpoints, JSON."""
 
     _reader: FormReader | None = None
     _spool: Spool | None = None
@@ -55,7 +55,7 @@ class UploadHandler(EndpointHandler):
         return server.max_body_bytes if self._reader is None else server.max_upload_bytes
 
     def check_content_type(self, content_type: str) -> None:
-        """Find the boundary of a form. Raise Fault CONTENT_TYPE."""
+        """Find the boundary of a form. Raises Fault CONTENT_TYPE."""
         boundary = boundary_of(content_type)
         if boundary is not None:
             self._reader = FormReader(boundary)
@@ -66,7 +66,7 @@ class UploadHandler(EndpointHandler):
         super().check_content_type(content_type)
 
     def check_key(self, key: KeyEntry) -> None:
-        """Check the head; a form is not unpacked."""
+        """Check the request head. A form is not unpacked."""
         super().check_key(key)
         if self._reader is not None and self._packed is not None:
             raise Fault(Condition.CONTENT_ENCODING)
@@ -79,7 +79,7 @@ class UploadHandler(EndpointHandler):
         return self.site.spool_memory.hold(self._evict, key.user_id, key.id)
 
     def data_received(self, chunk: bytes) -> None:
-        """Take a piece; a form must arrive steadily, not within a time."""
+        """Receive a chunk. A form has no total time limit, but must arrive steadily."""
         if self._reader is not None and not self._over:
             self.site.bodies.set(self, self.site.settings.server.body_timeout_s)
         super().data_received(chunk)
@@ -113,7 +113,7 @@ class UploadHandler(EndpointHandler):
             self._spool.close()
 
     def complete(self, body: bytes) -> Coroutine[Any, Any, None] | None:
-        """Relay the call; the disk's space is given back with its end."""
+        """Relay the call. Its end frees the disk space."""
         if self._reader is None:
             return super().complete(body)
         return self._relay_form(self._reader, body)
@@ -153,7 +153,7 @@ class UploadHandler(EndpointHandler):
         self.site.relay.end(self._call, Ending("refused", fault), downstream)
 
     async def _measured(self, form: Form) -> Form:
-        """Return the form with the length of its sound, where that is what is charged."""
+        """Return the form with the length of its audio if that is what is charged."""
         assert isinstance(self.operation, Endpoint)
         if not self.operation.sound or not form.files:
             return form
@@ -169,7 +169,7 @@ class UploadHandler(EndpointHandler):
 
 
 def _audio_ms(opened: BinaryIO) -> int:
-    """Return the length of a sound by its header, in a thread; 0 where it is unknown."""
+    """Return the length of an audio file by its header; 0 if it is unknown. Runs in a thread."""
     try:
         seconds = TinyTag.get(file_obj=opened, tags=False).duration
     except _UNREADABLE:

@@ -1,7 +1,7 @@
-"""Calls of paths that are no endpoint, noted for the owner of the key.
+"""Calls of unknown paths, noted for the owner of the key.
 
-They make no usage record, so that a wrong base URL would leave no trace. Only unknown paths come
-here: a call of an endpoint pays nothing for it.
+They make no usage record, so otherwise a wrong base URL would leave no trace. Only unknown paths
+reach this code, so calls of endpoints do not pay for it.
 """
 
 import asyncio
@@ -22,11 +22,11 @@ from store.values.ids import now_ms
 PATH_CLEANED_CHARS = 2000  # cleaned before it is cut: half a key is still a secret
 AGENT_CHARS = 255
 METHOD_CHARS = 16
-LOOKUPS = 20  # of keys that are not in memory, at one time
+LOOKUPS = 20  # concurrent look-ups of keys that are not in memory
 
 
 class WrongPathRequest(Protocol):
-    """A request for a path that is no endpoint."""
+    """A request for an unknown path."""
 
     request: Request
 
@@ -39,14 +39,15 @@ class WrongPathRequest(Protocol):
 
 
 class WrongPaths:
-    """The notes of calls of wrong paths, for the owners of their keys; no answer waits for them."""
+    """The notes of calls of unknown paths, for the owners of their keys. Answers do not wait for
+    them."""
 
     def __init__(self, keys: KeyCache, notices: Notices, clock: Callable[[], int] = now_ms) -> None:
         self._keys, self._notices, self._clock = keys, notices, clock
         self._lookups: set[asyncio.Task[None]] = set()
 
     def note(self, handler: WrongPathRequest) -> None:
-        """Note the path of a request with a known key; of others nothing is stored."""
+        """Note the path of a request with a known key. Requests with other keys are not stored."""
         secret = _secret_of(handler)
         if secret is None:
             return
@@ -74,7 +75,7 @@ class WrongPaths:
         try:
             entry = await self._keys.get(secret)
         except StoreUnavailable:
-            return  # the client has its answer; what cannot be kept is not shown
+            return  # the client has its answer already; the note is lost
         if entry is not None:
             self._add(entry, sighting)
 
@@ -84,7 +85,8 @@ class WrongPaths:
 
 
 def _secret_of(handler: WrongPathRequest) -> str | None:
-    """Return the secret of a request: where the family of its path has it, else any other one."""
+    """Return the secret of a request: as the family of its path sends it, else as any other
+    does."""
     for family in (handler.dialect, *FAMILIES.values()):
         try:
             return admit.credential(handler.credential_field, family.client.credentials)
@@ -94,7 +96,7 @@ def _secret_of(handler: WrongPathRequest) -> str | None:
 
 
 def _cleaned(path: str, secret: str) -> str:
-    """Return the path with everything masked that looks like a secret; its length is bounded by the
-    store."""
+    """Return the path with everything masked that looks like a secret. The store limits its
+    length."""
     parts = path[:PATH_CLEANED_CHARS].split("/")
     return "/".join(clean_message(part, (secret,)) for part in parts)
