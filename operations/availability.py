@@ -1,5 +1,6 @@
-"""Availability of models in groups: which other groups offer one, since when it is down, which
-name was meant. By the offers of groups (``store.channels.offers``); for `explain` and the Hub.
+"""Availability of models in groups: the other groups that offer a model, since when it is down, and
+similar names for an unknown one. Computed from the offers of groups (``store.channels.offers``),
+for `explain` and the Hub.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,7 +22,7 @@ NEAREST = 3  # names that are proposed for an unknown one
 UNKNOWN, UPSTREAM_NAME, OTHER_GROUP = "unknown", "upstream_name", "other_group"
 MODEL_NOT_FOUND = "model_not_found"
 UNOFFERED_DAYS = 7
-UNOFFERED_ROWS = 100  # pairs of model and key requested most: some of these are offered by now
+UNOFFERED_ROWS = 100  # most requested pairs of model and key; some may be offered by now
 SWITCHED_OFF, IS_DOWN, CALLABLE = "disabled", "down", "callable"
 
 
@@ -32,9 +33,9 @@ class ModelLookup:
     unknown        no model has this name; `nearest` are similar names
     upstream_name  channels have it as an upstream name; `nearest` are its public names
     other_group    `elsewhere` are groups that offer it, the cheapest first
-    disabled       the model is disabled, or no channel serves it; perhaps `elsewhere`
-    down           all its channels are down; `status` says since when, why, and when they are
-                   tried again; perhaps it is up `elsewhere`
+    disabled       the model is disabled, or no channel serves it; there may be groups `elsewhere`
+    down           all its channels are down; `status` has since when, why, and the next try;
+                   there may be groups `elsewhere`
     callable       it can be called
     """
 
@@ -47,7 +48,8 @@ class ModelLookup:
 
 
 class Availability:
-    """Availability in the groups of an offering: those that a user may see."""
+    """The availability of models in the groups of an offering, which are those that a user
+    may see."""
 
     def __init__(self, offering: Offering) -> None:
         self._offering = offering
@@ -59,7 +61,7 @@ class Availability:
                     self._upstream.setdefault(upstream, set()).add(public)
 
     def status(self, group: str, model: str) -> Status | None:
-        """Return the status of a model in a group; None: it is not offered there."""
+        """Return the status of a model in a group, or None if it is not offered there."""
         return self._statuses.get((group, model))
 
     def elsewhere(self, group: str, model: str) -> list[str]:
@@ -82,7 +84,8 @@ class Availability:
         return ModelLookup(code, model, group, elsewhere=elsewhere, status=status)
 
     def nearest(self, group: str, model: str) -> list[str]:
-        """Return similar names that can be called: in the group, else in others."""
+        """Return similar names that can be called in the group, or, if there are none, in
+        others."""
         return self._like(model, [group]) or self._like(model, self._offering.groups)
 
     def _not_offered(self, group: str, model: str, elsewhere: Sequence[str]) -> ModelLookup:
@@ -104,7 +107,7 @@ class Availability:
     def _like(self, model: str, groups: Iterable[str]) -> list[str]:
         among = frozenset(groups)
         names = sorted({name for group, name in self._statuses if group in among})
-        # A date at its end makes a name so long that it is no more similar to the one meant.
+        # A date at the end of a name makes it too long to count as similar.
         prefixes = [name for name in names if model.startswith(name) or name.startswith(model)]
         prefixes.sort(key=len, reverse=True)
         return list(dict.fromkeys((*prefixes, *closest(model, names, NEAREST))))[:NEAREST]
@@ -117,7 +120,8 @@ def to_plain(why: ModelLookup) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class UnofferedModel:
-    """A model requested with a key and not offered to it: how often, when last, why refused."""
+    """A model that was requested with a key but is not offered to it: how often, when last, and why
+    it was refused."""
 
     model: str
     key: OwnKey
@@ -135,7 +139,7 @@ def unoffered_models(
     *,
     limit: int,
 ) -> list[UnofferedModel]:
-    """Return the most requested ones of the last UNOFFERED_DAYS, for keys by id."""
+    """Return the most requested of these models in the last UNOFFERED_DAYS; `keys` by id."""
     since_ms = at_ms - UNOFFERED_DAYS * DAY_MS
     since_ms -= since_ms % HOUR_MS
     filters = Filters(user=user, error_code=MODEL_NOT_FOUND, since_ms=since_ms)

@@ -1,8 +1,8 @@
 """Check of a base URL: for each kind of client the URL that it would request, and the one to set.
 
-The rules are those of the interface: clients of the OpenAI families get {base_url}/v1, those of
-messages and of generate-content {base_url}, and only what needs a whole endpoint gets one. Pure;
-for the Hub.
+The rules are the interface's. Clients of the OpenAI families get {base_url}/v1, those of messages
+and generate-content {base_url}, and only clients that need a whole endpoint get one. Pure; for the
+Hub.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ MODELS = "/v1beta/models/…"
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of client: the path of its base URL, the path that it appends, its rule."""
+    """A kind of client: the path of its base URL, the path that it appends, and its rule."""
 
     name: str
     base_path: str
@@ -38,7 +38,8 @@ KINDS: Mapping[str, Kind] = {
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A base URL for a kind of client: its `path`, what the client `appended`, the URL to `use`."""
+    """The verdict on a base URL for a kind of client: its `path`, the path that the client
+    `appended`, and the URL to `use`."""
 
     kind: str
     rule: int
@@ -50,15 +51,15 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """The check of a base URL. `problem`: of the address, for every client: no_url, other_host,
-    other_path (of a gateway below a path), hub_host, other_scheme; None: it is the gateway's."""
+    """The check of a base URL. `problem` is the address's, for every client: no_url, other_host,
+    other_path (the gateway is below a path), hub_host, other_scheme. None: the address is right."""
 
     problem: str | None
     verdicts: tuple[Verdict, ...]
 
 
 def check(pasted: str, base_url: str, hub_url: str = "") -> Check:
-    """Check a pasted base URL for each kind of client; without a scheme it has the gateway's."""
+    """Check a pasted base URL for each kind of client. Without a scheme it gets the gateway's."""
     base = urlsplit(base_url)
     text = pasted.strip()[:MAX_CHARS]
     if "://" not in text:
@@ -82,9 +83,9 @@ def check(pasted: str, base_url: str, hub_url: str = "") -> Check:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """The reason for a path that does not exist. `base_path`: of the client's base URL, `appended`:
-    by the client, `use`: the base URL to set, None when another one would not help or the client
-    is unknown."""
+    """The cause of a request for an unknown path. `base_path`: the client's base URL; `appended`:
+    the path that the client added; `use`: the base URL to set, None if another one would not help
+    or the client is unknown."""
 
     base_path: str
     appended: str
@@ -92,7 +93,7 @@ class Diagnosis:
 
 
 def diagnose(path: str, base_url: str) -> Diagnosis:
-    """Find the wrong base URL behind a request for a path that does not exist."""
+    """Find the wrong base URL that led to a request for an unknown path."""
     base_path = given_path(path)
     family, _ = end_of(path)
     if base_path is None or family is None:
@@ -127,5 +128,5 @@ def _problem(address: SplitResult | None, base: SplitResult, hub: SplitResult | 
 
 
 def _place(address: SplitResult) -> tuple[str | None, int]:
-    """Return host and port; by default the port of the scheme."""
+    """Return host and port; the port defaults to the scheme's."""
     return address.hostname, address.port or (443 if address.scheme == "https" else 80)

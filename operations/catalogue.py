@@ -1,8 +1,8 @@
 """The catalogue of current models, conf/catalogue.toml: bounds, meters and rates as facts with
 their source and date.
 
-Its key is VENDOR/NAME, the name being the one by which that vendor's API knows the model: several
-vendors may offer one model. tools/catalogue.py writes the file.
+Its key is VENDOR/NAME, where NAME is the model's name in that vendor's API, since several vendors
+may offer one model. tools/catalogue.py writes the file.
 """
 
 import functools
@@ -21,14 +21,14 @@ from store.values.meters import METERS
 from store.values.pricing import parse_money
 from store.values.texts import nearest
 
-DEMO_PRICES = {"input": "1.00", "output": "4.00"}  # of whatever the demo vendor is called for
+DEMO_PRICES = {"input": "1.00", "output": "4.00"}  # for any model of the demo vendor
 CATALOGUE_FILE = Path(__file__).parents[1] / "conf" / "catalogue.toml"
 
 
 @dataclass(frozen=True, slots=True)
 class CatalogueEntry:
-    """A model as one vendor offers it. `price`, `rate` as in the document; `date`: the day on which
-    the source was read."""
+    """A model as one vendor offers it. `price` and `rate` are as in the document; `date`: the day
+    on which the source was read."""
 
     name: str
     vendor: str
@@ -41,16 +41,16 @@ class CatalogueEntry:
 
     @property
     def key(self) -> str:
-        """VENDOR/NAME."""
+        """Return VENDOR/NAME."""
         return f"{self.vendor}/{self.name}"
 
     @property
     def of_maker(self) -> bool:
-        """The vendor is who made the model."""
+        """Return whether the vendor made the model."""
         return maker_of(self.name) == self.vendor
 
     def fields(self) -> dict[str, Any]:
-        """Return the fields of a model in the document."""
+        """Return the model's fields for the document."""
         fields: dict[str, Any] = {
             "context_tokens": self.context_tokens,
             "max_output_tokens": self.max_output_tokens,
@@ -62,7 +62,7 @@ class CatalogueEntry:
 
 @functools.cache
 def entries() -> tuple[CatalogueEntry, ...]:
-    """Return the whole catalogue, in the order of the file; read once."""
+    """Return the whole catalogue in the order of the file, which is read once."""
     content = tomllib.loads(CATALOGUE_FILE.read_text(encoding="utf-8"))
     return tuple(CatalogueEntry(**entry) for entry in content["model"])
 
@@ -79,13 +79,13 @@ def listed_models() -> list[ListedModel]:
 
 
 def list_word() -> str:
-    """Return the source of its prices as it is stored with them: the newest date."""
+    """Return the word that is stored as the source of its prices, with the newest date."""
     return f"catalogue {max(entry.date for entry in entries())}"
 
 
 def find(name: str, key: str = "") -> CatalogueEntry:
     """Return the entry of a model: the one with the key, else the maker's, else the only one.
-    Raises NotFound, Refused when several vendors offer it and none of them has made it."""
+    Raises NotFound; Refused if several vendors offer it and none of them made it."""
     if key:
         by_key = {entry.key.lower(): entry for entry in entries()}
         if key.lower() not in by_key:
@@ -103,8 +103,8 @@ def find(name: str, key: str = "") -> CatalogueEntry:
 
 
 def offered(name: str) -> list[CatalogueEntry]:
-    """Return the entries of a name: those that have it whole, else behind the maker's, as groq's
-    `openai/gpt-oss-20b`."""
+    """Return the entries of a name, with or without the maker before it, as in groq's
+    `openai/gpt-oss-20b`. A name with a maker matches only the same full name."""
     lower = name.lower()
     whole = [entry for entry in entries() if entry.name.lower() == lower]
     parts = [entry for entry in entries() if entry.name.lower().rpartition("/")[2] == lower]
@@ -112,8 +112,8 @@ def offered(name: str) -> list[CatalogueEntry]:
 
 
 def list_cost(name: str, meter: str, count: int) -> int | None:
-    """Return the cost of uses of a meter at the list price of a model's maker, else of the first
-    vendor that names one, in nanos; None: no list has it."""
+    """Return the cost in nanos of uses of a meter at the list price of the model's maker, else of
+    the first vendor that has a price; None if there is none."""
     if meter not in METERS:
         return None
     matching = sorted(offered(name), key=lambda entry: not entry.of_maker)
@@ -123,7 +123,7 @@ def list_cost(name: str, meter: str, count: int) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class UnpricedLine:
-    """Uses without a price; `cost`: at the list price of the catalogue, None: it has none."""
+    """Uses without a price. `cost`: at the list price of the catalogue, None if it has none."""
 
     model: str
     meter: str
@@ -132,7 +132,7 @@ class UnpricedLine:
 
 
 def unpriced_uses(db: peewee.Database) -> list[UnpricedLine]:
-    """Return what was used without a price of late, the most used first."""
+    """Return recent uses without a price, the most frequent first."""
     return [
         UnpricedLine(use.model, use.meter, use.count, list_cost(use.model, use.meter, use.count))
         for use in recent_unpriced(db)
@@ -140,8 +140,8 @@ def unpriced_uses(db: peewee.Database) -> list[UnpricedLine]:
 
 
 def of_channel(vendor: str, upstream: str) -> CatalogueEntry | None:
-    """Return the entry for a model of a channel: its vendor's, else of a vendor that is not in the
-    catalogue the maker's; None when there is none or it is not certain."""
+    """Return the entry for a model of a channel: its vendor's or, if the catalogue does not have
+    that vendor, the maker's. None if there is no entry or the match is uncertain."""
     matching = offered(upstream)
     own = [entry for entry in matching if entry.vendor == vendor]
     if own or any(entry.vendor == vendor for entry in entries()):
@@ -150,8 +150,8 @@ def of_channel(vendor: str, upstream: str) -> CatalogueEntry | None:
 
 
 def listed_fields(vendor: str, model: str) -> dict[str, Any] | None:
-    """Return the bounds, prices and rates that the catalogue has for a vendor's model; None without
-    an entry."""
+    """Return the bounds, prices and rates that the catalogue has for a vendor's model; None if it
+    has no entry."""
     if vendor == "demo":
         return {"price": DEMO_PRICES}
     entry = of_channel(vendor_word(vendor), model)

@@ -1,8 +1,8 @@
-"""A new channel before it is saved: its account, the models chosen of the vendor's list with their
-prices, their tests, and what the operator pays. Nothing of it serves calls.
+"""A new channel before it is saved: its account, the models chosen from the vendor's list with
+their prices, their tests, and what the operator pays. A draft serves no calls.
 
-The fields of the account are checked as an edit over HTTP is, whoever makes the draft. Prices are
-texts as typed until the draft is saved.
+The fields of the account are checked like those of an edit over HTTP, whoever makes the draft.
+Prices are kept as the texts that were typed until the draft is saved.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -40,7 +40,7 @@ from store.values.pricing import cost_nanos, format_money, parse_price, plain_ra
 from store.values.usage import Usage
 
 MAX_MODELS = 1000
-MAX_CHOSEN = 25  # at first, and of one test: each is a real call
+MAX_CHOSEN = 25  # chosen at first, and in one test: each is a real call
 SECRETS = ("keys", "extra_headers", "proxy")
 DEMO = "demo"
 PAYS = ("factor", "models", "unknown")
@@ -48,8 +48,8 @@ PAYS = ("factor", "models", "unknown")
 
 @dataclass(slots=True)
 class Draft:
-    """A new channel. `channel`: fields of its account as the document has them, unsealed; `pay`:
-    one of PAYS; `status`, `error`: of the vendor's list."""
+    """A new channel. `channel`: the unsealed fields of its account as in the document; `pay`: one
+    of PAYS; `status`, `error`: the vendor's answer to the request for its list."""
 
     channel: dict[str, Any]
     models: list[DraftModel] = field(default_factory=list)
@@ -62,7 +62,7 @@ class Draft:
 
     @property
     def chosen(self) -> list[DraftModel]:
-        """The models that would be saved."""
+        """Return the models that would be saved."""
         return [model for model in self.models if model.chosen]
 
     def model(self, upstream: str) -> DraftModel:
@@ -74,13 +74,13 @@ class Draft:
 
 
 def of_content(content: drafts.Content) -> Draft:
-    """Return the draft that JSON holds."""
+    """Return the draft that was stored as JSON."""
     models = [DraftModel(**model) for model in content["models"]]
     return Draft(**{**content, "models": models})
 
 
 def load(db: peewee.Database, cipher: Cipher, owner: str) -> Draft | None:
-    """Return the draft of a session or token; None without one."""
+    """Return the draft of a session or token, or None."""
     content = drafts.load(db, cipher, owner)
     return None if content is None else of_content(content)
 
@@ -88,8 +88,8 @@ def load(db: peewee.Database, cipher: Cipher, owner: str) -> Draft | None:
 def edit(
     db: peewee.Database, cipher: Cipher, owner: str, change: Callable[[Draft | None], Draft | None]
 ) -> Draft:
-    """Change a draft: `change` gets the stored one, None without one, and returns another in its
-    place or None. Raises NotFound when there is none afterwards, and whatever `change` raises."""
+    """Change a draft. `change` gets the stored one or None, and returns the new one, or None to
+    keep it. Raises NotFound if there is no draft afterwards, and whatever `change` raises."""
     stored: list[Draft] = []
 
     def work(content: drafts.Content | None) -> drafts.Content:
@@ -114,11 +114,11 @@ def check_account(
     before: Draft | None,
     values: Mapping[str, Any],
 ) -> Draft:
-    """Return the draft with other fields of its account, which are checked as those of a channel
-    that is created over HTTP. Secrets that are not among them stay, where requests go to the same
-    place. Raises Refused with the fields of the faults, Conflict."""
+    """Return the draft with new fields of its account, checked like those of a channel that is
+    created over HTTP. Secrets that are not among them are kept if requests go to the same place.
+    Raises Conflict, or Refused with the fields of the faults."""
     channel = dict(values)
-    if before is not None and before.channel.get("vendor") != DEMO:  # its key is none of anybody
+    if before is not None and before.channel.get("vendor") != DEMO:  # its key is not kept
         channel = _with_secrets(before.channel, channel)
     with faults_by_field():
         entry = entry_of_values("channel", channel, None)
@@ -148,15 +148,15 @@ def _with_secrets(before: Mapping[str, Any], values: Mapping[str, Any]) -> dict[
 
 
 def _missing_groups(db: peewee.Database, names: Sequence[str]) -> list[Entry]:
-    """Return the default group when a gateway without any group is to have it."""
+    """Return the default group if the names include it and the gateway has no group yet."""
     if DEFAULT_GROUP not in names or listing.names(db, "group", 1):
         return []
     return [entry_of_values("group", {"name": DEFAULT_GROUP}, None)]
 
 
 def channel_of(draft: Draft) -> Channel:
-    """Return the channel for calls of our own, with the chosen models by their names at the
-    vendor; its proxy is guarded, as one that was set over HTTP. Raises Refused."""
+    """Return the channel for the gateway's own calls, with the chosen models by their names at the
+    vendor. Its proxy is guarded like one that was set over HTTP. Raises Refused."""
     entry = entry_of_values("channel", draft.channel, None)
     fields = dict(entry.fields)
     proxy = fields.get("proxy")
@@ -181,7 +181,7 @@ def channel_of(draft: Draft) -> Channel:
 
 
 def target_of(draft: Draft, upstream: str, *, stream: bool) -> Target:
-    """Return the target of a test of a model, by its name at the vendor. Raises Refused."""
+    """Return the target for the test of a model, by its name at the vendor. Raises Refused."""
     draft.model(upstream)
     channel = channel_of(draft)
     return Target(channel, upstream, channel.keys[0] if channel.keys else "", stream)
@@ -189,8 +189,8 @@ def target_of(draft: Draft, upstream: str, *, stream: bool) -> Target:
 
 @dataclass(frozen=True, slots=True)
 class VendorChoice:
-    """A vendor to choose. `families` in the order of lists; `paths`: what stands behind a base URL
-    without a version in the address of calls, by family; `any_version`: unless the base URL has a
+    """A vendor to choose. `families` in the order of lists; `paths`: by family, the path of calls
+    after a base URL without a version; `any_version`: that path is used unless the base URL has a
     version."""
 
     name: str
@@ -224,13 +224,13 @@ def vendors() -> list[VendorChoice]:
 
 
 def existing_names(db: peewee.Database, draft: Draft) -> set[str]:
-    """Return those public names of a draft that models here have."""
+    """Return the draft's public names that existing models have."""
     return listing.existing(db, "model", [model.name for model in draft.models])
 
 
 def take_names(db: peewee.Database, draft: Draft, names: Sequence[str], currency: str) -> None:
-    """Make the first MAX_MODELS of a list the models of the draft; what was chosen and typed before
-    stays. The first MAX_CHOSEN chat models with a price are chosen in a draft that had none."""
+    """Set the models of the draft to the first MAX_MODELS of a list, keeping what was chosen and
+    typed before. If it had no models, choose the first MAX_CHOSEN chat models with a price."""
     names = list(dict.fromkeys(names))[:MAX_MODELS]
     stored = {model.upstream: model for model in draft.models}
     candidates = [candidate for name in names for candidate in public_names(name)]
@@ -247,7 +247,7 @@ def take_names(db: peewee.Database, draft: Draft, names: Sequence[str], currency
 
 
 def has_endpoint(draft: Draft, model: DraftModel) -> bool:
-    """Return whether the vendor's endpoint for a model is one of this gateway."""
+    """Return whether this gateway has the vendor's endpoint for a model."""
     return model.kind == CHAT or model.kind in VENDORS[draft.channel["vendor"]].endpoints
 
 
@@ -255,8 +255,8 @@ def has_endpoint(draft: Draft, model: DraftModel) -> bool:
 
 
 def note_test(draft: Draft, upstream: str, test: dict[str, Any], usage: Usage | None) -> None:
-    """Keep the result of a model's test (fields of `channel_test.to_plain`), with its cost at the
-    draft's prices; a model that failed is chosen no more."""
+    """Store the result of a model's test (fields of `channel_test.to_plain`), with its cost at the
+    draft's prices. Unselect a model that failed."""
     model = draft.model(upstream)
     if usage is not None and not price_problems(model.prices):
         prices = {name: parse_price(text) for name, text in model.prices.items() if text}
@@ -266,8 +266,9 @@ def note_test(draft: Draft, upstream: str, test: dict[str, Any], usage: Usage | 
 
 
 def margin(draft: Draft, multiplier: str) -> float | None:
-    """Return the margin of a group with a multiplier: of a factor of the list price exactly, of
-    costs of each model over a token in and one out of each; None: not known."""
+    """Return the margin of a group with a multiplier. It is exact for a factor of the list price;
+    for costs of each model it is that of one token in and one out of each. None if it is unknown.
+    """
     by = float(multiplier)
     if draft.pay == "factor":
         share = float(draft.factor)
@@ -285,8 +286,8 @@ def margin(draft: Draft, multiplier: str) -> float | None:
 
 
 def make(db: peewee.Database, sealing: Sealing, actor: str, draft: Draft, *, enabled: bool) -> str:
-    """Create the channel with the chosen models, those that do not exist among them, at one go;
-    return its name. Raises Refused, Conflict."""
+    """Create the channel with the chosen models, and those models that do not exist yet, in one
+    transaction. Return its name. Raises Refused, Conflict."""
     existing = existing_names(db, draft)
     if not draft.chosen:
         raise Refused(["choose one model at least"], ["models"])
@@ -329,7 +330,7 @@ def _final_fields(draft: Draft) -> dict[str, Any]:
 
 
 def to_plain(draft: Draft) -> dict[str, Any]:
-    """Return a draft as JSON, its secrets masked."""
+    """Return a draft as JSON with its secrets masked."""
     channel = {name: value for name, value in draft.channel.items() if name not in SECRETS}
     counts = {name: len(draft.channel[name]) for name in SECRETS[:2] if draft.channel.get(name)}
     models = [

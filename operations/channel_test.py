@@ -1,9 +1,9 @@
-"""Calls of our own through one channel, as the relay would make them: a test of a model, and the
-list of the upstream's models.
+"""The gateway's own calls through one channel, made as the relay makes them: the test of a model,
+and the list of the upstream's models.
 
-Nothing is charged and no usage record is made; the vendor does count the call of a test, no vendor
-charges for a list. The upstream client is loaded at the first call: it takes 6 MB, which the Hub
-has no use for otherwise.
+Nothing is charged and there is no usage record. The vendor does charge for the call of a test, but
+not for a list. The upstream client is loaded at the first call: it takes 6 MB, which the Hub
+otherwise does not need.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from store.values.texts import MAX_UPSTREAM_NAME_CHARS, nearest
 from store.values.usage import Usage
 
 CALLS_AT_ONCE = 8  # in a test of several channels
-MODELS_AT_ONCE = 4  # of one channel, in a test of its models
+MODELS_AT_ONCE = 4  # in a test of one channel's models
 LIST_TIMEOUT_S = 20
 MAX_MODELS = 1000  # of a list; no vendor has a longer page
 PROBE, UPSTREAM = "handlers.relay.routing.probe", "handlers.relay.upstream.client"
@@ -37,9 +37,11 @@ PROBE, UPSTREAM = "handlers.relay.routing.probe", "handlers.relay.upstream.clien
 
 @dataclass(frozen=True, slots=True)
 class ChannelTest:
-    """The outcome of a call. `error` None: a whole answer came; times are from the start;
-    `address` None: there was nothing to call. `answer`: the beginning of its text; `usage`: tokens,
-    None: not reported."""
+    """The outcome of a call; times are counted from the start.
+
+    `error`: None if the whole answer arrived; `address`: None if there was nothing to call;
+    `answer`: the beginning of its text; `usage`: tokens, None if not reported.
+    """
 
     channel: str
     model: str
@@ -63,7 +65,7 @@ def to_plain(result: ChannelTest) -> dict[str, Any]:
 def target_of(
     db: peewee.Database, cipher: Cipher, name: str, model: str | None, *, stream: bool
 ) -> Target:
-    """Return the target of a test of a channel, enabled or not: a model by its public name, else
+    """Return the target for the test of a channel, enabled or not. `model`: its public name; None:
     the first. Raises NotFound, Refused."""
     channel = load_channel(db, cipher, name)
     return Target(channel, _model(channel, model), first_key(channel), stream)
@@ -72,8 +74,8 @@ def target_of(
 def targets_of(
     db: peewee.Database, cipher: Cipher, names: Sequence[str], *, stream: bool
 ) -> list[Target | ChannelTest]:
-    """Return the target of each channel's first model; for a channel that cannot be called, its
-    failed test. Raises NotFound."""
+    """Return the target for each channel's first model, or a failed test for a channel that cannot
+    be called. Raises NotFound."""
     snapshot = load_snapshot(db, cipher)
     targets: list[Target | ChannelTest] = []
     for name in names:
@@ -88,7 +90,7 @@ def targets_of(
 async def call_each(
     targets: Sequence[Target | ChannelTest], limits: UpstreamSettings
 ) -> list[ChannelTest]:
-    """Make the calls, CALLS_AT_ONCE at a time; return the results in their order."""
+    """Make the calls, CALLS_AT_ONCE at a time. Return the results in the same order."""
     gate = asyncio.Semaphore(CALLS_AT_ONCE)
 
     async def result_of(target: Target | ChannelTest) -> ChannelTest:
@@ -121,7 +123,7 @@ async def call(target: Target, limits: UpstreamSettings) -> ChannelTest:
 
 @contextmanager
 def _upstream_client(limits: UpstreamSettings) -> Iterator[Any]:
-    """Open the relay's client of upstreams for a call of our own."""
+    """Open the relay's upstream client for one of the gateway's own calls."""
     upstream = importlib.import_module(UPSTREAM)
     client = upstream.UpstreamClient(force_instance=True, allow_private=limits.allow_private)
     try:
@@ -131,12 +133,12 @@ def _upstream_client(limits: UpstreamSettings) -> Iterator[Any]:
 
 
 def load_channel(db: peewee.Database, cipher: Cipher, name: str) -> Channel:
-    """Return a channel with its keys decrypted, enabled or not. Raises NotFound, Refused."""
+    """Return a channel, enabled or not, with its keys decrypted. Raises NotFound, Refused."""
     return _channel_of(load_snapshot(db, cipher), db, name)
 
 
 def first_key(channel: Channel) -> str:
-    """Return the upstream key for a call of our own; empty: without one."""
+    """Return the upstream key for the gateway's own calls; empty if there is none."""
     return channel.keys[0] if channel.keys else ""
 
 
@@ -144,7 +146,7 @@ def _channel_of(snapshot: Snapshot, db: peewee.Database, name: str) -> Channel:
     for channel in snapshot.channels:
         if channel.name == name:
             return channel
-    listing.show_one(db, "channel", name)  # its NotFound knows the nearest name
+    listing.show_one(db, "channel", name)  # raises NotFound with the nearest name
     raise Refused(snapshot.faults)
 
 
@@ -161,9 +163,9 @@ def _model(channel: Channel, requested: str | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ModelOffer:
-    """A model of an upstream. `served_as`: the names by which the channel serves it; `known`:
-    a model of its name exists here, with prices; `proposed`: else the prices that the catalogue has
-    for it."""
+    """A model of an upstream. `served_as`: the names by which the channel serves it; `known`: a
+    model of that name exists here, with prices; `proposed`: if not, the catalogue's prices for it.
+    """
 
     name: str
     served_as: Sequence[str]
@@ -173,7 +175,8 @@ class ModelOffer:
 
 @dataclass(frozen=True, slots=True)
 class UpstreamList:
-    """The answer to a list of models; `error` None: a list came; `status` None: no answer."""
+    """The answer to a request for the list of models. `error`: None if there is a list; `status`:
+    None if there was no answer."""
 
     names: Sequence[str]
     status: int | None
@@ -181,7 +184,7 @@ class UpstreamList:
 
 
 async def list_upstream_models(channel: Channel, limits: UpstreamSettings) -> UpstreamList:
-    """Ask the upstream of a channel for its models, by the channel's own route."""
+    """Request the list of models of a channel's upstream, over its own route (proxy, CA file)."""
     probe: Any = importlib.import_module(PROBE)
     try:
         with _upstream_client(limits) as client:
@@ -198,8 +201,8 @@ async def list_upstream_models(channel: Channel, limits: UpstreamSettings) -> Up
 def offers_of(
     db: peewee.Database, channel: Channel, names: Sequence[str], currency: str
 ) -> list[ModelOffer]:
-    """Return the listed models in order of name, each with its use here; prices are proposed in the
-    currency of the catalogue alone."""
+    """Return the listed models sorted by name, each with its use here. Prices are proposed only if
+    `currency` is the catalogue's."""
     served: dict[str, list[str]] = {}
     for public, upstream in channel.models.items():
         served.setdefault(upstream, []).append(public)
@@ -220,8 +223,8 @@ def offers_of(
 def with_models(
     db: peewee.Database, channel: Mapping[str, Any], chosen: Sequence[str]
 ) -> list[Entry]:
-    """Return the edit that lets a channel serve chosen models of its upstream by their own names;
-    models that do not exist are made as the catalogue has them. Raises Refused."""
+    """Return the edits with which a channel serves chosen models of its upstream by their own
+    names. Models that do not exist are created from the catalogue. Raises Refused."""
     existing = listing.existing(db, "model", chosen)
     entries: dict[str, Mapping[str, object]] = {}
     for name in chosen:

@@ -1,7 +1,7 @@
 """A conversation as a client of a family sends it, and the text of the answer.
 
-Written and read by the codecs of the families, as the relay does with its upstreams: so that
-reasoning, sampling and searches have the form that the model takes.
+Written and read by the families' codecs, like the relay's own requests to upstreams, so that
+reasoning, sampling and searches have the form that the model accepts.
 """
 
 import importlib
@@ -31,7 +31,7 @@ PATHS: Mapping[str, str] = {
 }
 """The paths of the families whose bodies name the model."""
 _SEARCH = Tool("hosted", "web_search", search=True, raw={})
-_UNUSED = ("include",)  # of a body: state for a next turn, which is sent as text here
+_UNUSED = ("include",)  # fields of a body: state for a next turn, which is sent as text here
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +44,8 @@ class ChatTurn:
 
 @dataclass(frozen=True, slots=True)
 class Chat:
-    """A conversation and its settings; None and "": the field is not sent. `further`: fields of
-    the body as they are, which go before the others."""
+    """A conversation and its settings. None and "": the field is not sent. `further`: additional
+    fields of the body, which come before the others."""
 
     model: str
     turns: Sequence[ChatTurn]
@@ -60,14 +60,14 @@ class Chat:
 
 
 def _codec_of(family: str) -> UpstreamCodec:
-    # By name: the Hub loads what translates when somebody has a body to write or to read.
+    # Imported by name: the Hub loads the codecs when a body first has to be written or read.
     codecs: Any = importlib.import_module("adapters.codecs")
     codec: UpstreamCodec = codecs.CODECS[family].upstream
     return codec
 
 
 def encode_chat(family: str, chat: Chat, traits: Traits) -> SampleRequest:
-    """Return the request of a conversation, without a credential; `traits`: of the model."""
+    """Return the request of a conversation, without a credential. `traits` are the model's."""
     thinking = Thinking(chat.effort) if chat.effort else None
     request = Request(
         family,
@@ -98,7 +98,7 @@ def encode_chat(family: str, chat: Chat, traits: Traits) -> SampleRequest:
 
 
 def _plain(value: Any) -> Any:
-    """Return contents that are one text as that text, as people write them."""
+    """Replace a content list with a single text by the text, as people write it."""
     if isinstance(value, list):
         if len(value) == 1 and isinstance(value[0], dict):
             block = value[0]
@@ -112,17 +112,17 @@ def _plain(value: Any) -> Any:
 
 
 class AnswerReader:
-    """Reader of the text of an answer, as events or whole; of the first choice. What cannot be read
-    is passed over: the client shows it as it came."""
+    """A reader of the text of an answer's first choice, streamed or whole. Unreadable parts are
+    skipped: the client shows the answer as it arrived."""
 
     def __init__(self, family: str) -> None:
         self._codec = _codec_of(family)
         self._splitter = EventSplitter(MAX_EVENT_BYTES)
         self._decoder = self._codec.open_decoder()
-        self._texts: set[int] = set()  # slots
+        self._texts: set[int] = set()  # slots of text
 
     def feed(self, chunk: bytes) -> str:
-        """Return the text that more of a stream adds."""
+        """Return the text of the next chunk of a stream."""
         return "".join(self._text_of(event) for event in self._splitter.feed(chunk))
 
     def whole(self, body: bytes) -> str:

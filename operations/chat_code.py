@@ -15,7 +15,7 @@ LANGUAGES = (CURL, PYTHON, JAVASCRIPT)
 LINE_CHARS = 60
 _GENERATION = "generationConfig"
 _KEY_HEADERS = {"messages": "x-api-key: {}", GENERATE_CONTENT: "x-goog-api-key: {}"}
-# Fields of bodies that the SDKs' functions do not know by name.
+# Fields of bodies that are parameters of the SDKs' functions.
 _KNOWN_BY_SDKS = frozenset(
     {
         *("model", "messages", "max_tokens", "max_completion_tokens", "temperature", "top_p"),
@@ -28,8 +28,8 @@ _KNOWN_BY_SDKS = frozenset(
 
 
 class Sdk(NamedTuple):
-    """An SDK in one language. `begin` has @base for the base URL; `stream` and `whole`, which print
-    the text of an answer, have @arguments."""
+    """An SDK in one language. `begin` contains @base for the base URL. `stream` and `whole`, which
+    print the text of an answer, contain @arguments."""
 
     title: str
     begin: str
@@ -180,12 +180,12 @@ const answer = await client.models.generateContent(@arguments);
 console.log(answer.text);""",
     ),
 }
-"""By family and language."""
+"""The SDKs, by family and language."""
 
 
 @dataclass(frozen=True, slots=True)
 class CodeSample:
-    """The code of a request; `title`: of the SDK, "" for curl."""
+    """The code of a request. `title`: the SDK's, "" for curl."""
 
     language: str
     title: str
@@ -241,7 +241,7 @@ _WORDS: Mapping[str, Mapping[object, str]] = {
 
 
 def literal(value: Any, language: str, column: int = 0) -> str:
-    """Return a value of JSON as code, on one line where it is short; `column`: of its begin."""
+    """Return a JSON value as code, on one line if it is short. `column`: where it begins."""
     if value is None or isinstance(value, bool):
         return _WORDS[language][value]
     if not isinstance(value, (dict, list)):

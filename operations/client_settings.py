@@ -1,7 +1,7 @@
-"""Settings for client programs, and the snippets in which people get them, for each system.
+"""Settings for client programs, and the snippets that show them, for each operating system.
 
-Clients of the OpenAI families get the address with /v1; those of messages and of generate-content
-the bare address, for they append version and path themselves. The full path is for curl alone.
+Clients of the OpenAI families get the address with /v1. Those of messages and generate-content get
+the bare address, because they append version and path themselves. Only curl gets the full path.
 """
 
 import json
@@ -15,13 +15,13 @@ from conf.settings import ANY_ADDRESS, HubSettings, ServerSettings
 
 MESSAGES_VERSION = "2023-06-01"
 PROMPT = "Say hello."
-NO_MODEL = "MODEL"  # stands where a name has to, to be replaced by the reader
+NO_MODEL = "MODEL"  # a placeholder that the reader replaces by a model's name
 CODEX_KEY = "SLUICE_API_KEY"
 CODEX_FILE = "~/.codex/config.toml"
 GEMINI_FILE = "~/.gemini/settings.json"
 CLAUDE_MODELS = (
     "ANTHROPIC_MODEL",
-    # what its names for large, usual and small models mean; it asks the small one by itself
+    # the models for its large, usual and small names; Claude Code itself calls the small one
     "ANTHROPIC_DEFAULT_OPUS_MODEL",
     "ANTHROPIC_DEFAULT_SONNET_MODEL",
     "ANTHROPIC_DEFAULT_HAIKU_MODEL",
@@ -30,21 +30,22 @@ CLAUDE_MODELS = (
 
 @dataclass(frozen=True, slots=True)
 class ClientSettings:
-    """Variables for the shell, and texts for other places by title."""
+    """Variables for the shell, and texts for other places, by title."""
 
     environment: Mapping[str, str] = field(default_factory=dict)
     parts: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def text(self) -> str:
-        """Everything for people: the variables, then each part below its title."""
+        """Return everything as text: the variables, then each part below its title."""
         texts = ["\n".join(f"export {n}={shlex.quote(v)}" for n, v in self.environment.items())]
         texts += [f"# {title}\n{text}" for title, text in self.parts.items()]
         return "\n\n".join(filter(None, texts))
 
 
 def base_url(server: ServerSettings, stored: str = "") -> str:
-    """Return the gateway's address for clients: of the file, else stored, else where it listens."""
+    """Return the gateway's address for clients: the file's, else the stored one, else where it
+    listens."""
     if server.public_url or stored:
         return server.public_url or stored
     return _listening(server.host, server.port)
@@ -61,7 +62,7 @@ def _listening(host: str, port: int) -> str:
 
 
 class SampleRequest(NamedTuple):
-    """A streamed request of PROMPT as a client of a family makes it."""
+    """A streamed request with PROMPT, as a client of a family makes it."""
 
     path: str
     headers: Mapping[str, str]
@@ -69,7 +70,7 @@ class SampleRequest(NamedTuple):
 
 
 def sample_request(family: str, key: str, model: str, max_tokens: int = 100) -> SampleRequest:
-    """Return a request that streams the answer to PROMPT. `max_tokens`: for messages."""
+    """Return a request that streams the answer to PROMPT. `max_tokens` is used by messages only."""
     bearer = {"Authorization": f"Bearer {key}"}
     messages = [{"role": "user", "content": PROMPT}]
     streamed = {"model": model, "stream": True}
@@ -98,7 +99,7 @@ CURL_TITLES: Mapping[str, str] = {
 
 
 def curl(family: str, base: str, key: str, model: str) -> str:
-    """Return the command of a family's sample request, ready to be pasted."""
+    """Return the command of a family's sample request, ready to paste."""
     path, headers, body = sample_request(family, key, model)
     lines = [f"curl -N {shlex.quote(base + path)}"]
     lines += [f"-H {shlex.quote(f'{name}: {value}')}" for name, value in headers.items()]
@@ -154,7 +155,7 @@ def _claude_code(base: str, key: str, model: str | None) -> ClientSettings:
 
 def _codex(base: str, key: str, model: str | None) -> ClientSettings:
     model_lines = [f"model = {json.dumps(model)}"] if model else []
-    # The gateway's list takes the place of all that Codex knows by itself, and better, of these.
+    # The gateway's list replaces Codex's own, which is better for these models.
     has_list = model is not None and not model.startswith("gpt-")
     lines = [
         *model_lines,
@@ -172,7 +173,7 @@ def _codex(base: str, key: str, model: str | None) -> ClientSettings:
 
 def _gemini_cli(base: str, key: str, model: str | None) -> ClientSettings:
     variables = {"GOOGLE_GEMINI_BASE_URL": base, "GEMINI_API_KEY": key}
-    # without it a call from a script ends in "Invalid auth method selected."
+    # without it a call from a script fails with "Invalid auth method selected."
     signed_in = {"security": {"auth": {"selectedType": "gemini-api-key"}}}
     model_variables = {"GEMINI_MODEL": model} if model else {}
     return ClientSettings(variables | model_variables, {GEMINI_FILE: json.dumps(signed_in)})
@@ -226,8 +227,8 @@ TERMINALS: Mapping[str, str] = {UNIX: "Terminal", POWERSHELL: "PowerShell", CMD:
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """A client program. `kind`: of base_url_check.KINDS, which has the end of its base URL;
-    `program`: the command that starts it, if it has one."""
+    """A client program. `kind`: a kind of base_url_check.KINDS, which has the end of its base URL;
+    `program`: the command that starts it, if any."""
 
     name: str
     title: str
@@ -235,8 +236,8 @@ class Client:
     kind: str
     family: str
     program: str = ""
-    ends: str = ""  # the end of its base URL, where it is not the kind's
-    settings_file: str = ""  # which can hold its variables instead, as JSON below "env"
+    ends: str = ""  # the end of its base URL, if it differs from the kind's
+    settings_file: str = ""  # a file that can contain its variables as JSON below "env"
 
 
 CLIENTS: Mapping[str, Client] = {
@@ -260,7 +261,7 @@ SECTIONS = ("tools", "sdks", "hand")
 
 @dataclass(frozen=True, slots=True)
 class Snippet:
-    """A text to paste, and the place where it belongs."""
+    """A text to paste and its place."""
 
     title: str
     text: str
@@ -268,14 +269,14 @@ class Snippet:
 
 @dataclass(frozen=True, slots=True)
 class SystemSetup:
-    """The snippets of one system; `system` is FILE where a file takes the place of variables."""
+    """The snippets for one system. `system` is FILE if a file replaces the variables."""
 
     system: str
     snippets: tuple[Snippet, ...]
 
 
 def setups(client: str, base_url: str, key: str, model: str | None) -> list[SystemSetup]:
-    """Return a client's snippets by system; of UNIX alone where systems do not differ."""
+    """Return a client's snippets by system; only UNIX if the systems do not differ."""
     facts, settings = CLIENTS[client], CLIENT_SETTINGS[client](base_url, key, model)
     parts = tuple(Snippet(title, text) for title, text in settings.parts.items())
     if not settings.environment:

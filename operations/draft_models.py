@@ -1,5 +1,5 @@
-"""The models of a new channel: proposals for a vendor's list, prices as they are typed, and what is
-wrong with them. Pure but for the catalogue, which is a file.
+"""The models of a new channel: proposals for a vendor's list, prices as they are typed, and
+problems with them. Pure, except that the catalogue is a file.
 """
 
 import re
@@ -35,9 +35,12 @@ _UNFIT = re.compile(r"[^A-Za-z0-9._:/@-]+")
 
 @dataclass(slots=True)
 class DraftModel:
-    """A model of the vendor's list. `kind`: chat, else the endpoint that its name speaks of;
-    `prices`: texts of the cells; `listed`: the fields that the catalogue has for it, of `date`,
-    empty without an entry; `test`: the result of its last test; `cost`: what the operator pays."""
+    """A model of the vendor's list.
+
+    `kind`: chat, or the endpoint that its name indicates; `prices`: texts of the cells; `listed`:
+    the catalogue's fields for it, as of `date`, empty without an entry; `test`: the result of its
+    last test; `cost`: what the operator pays.
+    """
 
     upstream: str
     name: str
@@ -51,28 +54,28 @@ class DraftModel:
 
     @property
     def listed_prices(self) -> dict[str, str]:
-        """The cells as the catalogue has them."""
+        """Return the catalogue's values of the cells."""
         price = self.listed.get("price", {})
         return {name: price[name] for name in CELLS if name in price}
 
     @property
     def is_listed(self) -> bool:
-        """Tell whether the prices are those of the catalogue."""
+        """Return whether the prices are the catalogue's."""
         return bool(self.listed) and _same(self.prices, self.listed_prices)
 
     @property
     def works(self) -> bool:
-        """Tell whether it answered its last test."""
+        """Return whether it answered its last test."""
         return bool(self.test and self.test["ok"])
 
     def take_list(self) -> None:
-        """Take the prices of the catalogue; without an entry keep those that are there."""
+        """Set the prices to the catalogue's, if it has an entry."""
         if self.listed:
             self.prices = self.listed_prices
 
     def price(self) -> dict[str, Any]:
-        """Return price, rates and bounds as fields of a model: of the catalogue what no cell has,
-        unless it is free. Raises AmountError."""
+        """Return price, rates and bounds as fields of a model. What has no cell comes from the
+        catalogue, unless the model is free. Raises AmountError."""
         cells = {name: text for name, text in self.prices.items() if text}
         free = all(parse_price(cells[name]) == 0 for name in NEEDED)
         further = {
@@ -89,14 +92,14 @@ class DraftModel:
 
 
 def public_names(upstream: str) -> tuple[str, str]:
-    """Return the names for a model here: the vendor's own, and that without a maker before it."""
+    """Return possible names for a model here: the vendor's own, and the same without the maker."""
     name = _UNFIT.sub("-", upstream)[: texts.MAX_NAME_CHARS]
     return name, name.rpartition("/")[2] or name
 
 
 def propose(vendor: str, upstream: str, existing: set[str], currency: str) -> DraftModel:
-    """Return a model of a vendor's list, not chosen, with the prices that the catalogue has for it,
-    in its currency alone."""
+    """Return a model of a vendor's list, not chosen, with the catalogue's prices if `currency` is
+    the catalogue's."""
     whole, short = public_names(upstream)
     match = _KIND.search(upstream)
     kind = str(match.lastgroup) if match else CHAT
@@ -104,7 +107,7 @@ def propose(vendor: str, upstream: str, existing: set[str], currency: str) -> Dr
     name = short if whole not in existing and short in existing else whole
     model = DraftModel(upstream, name, kind=kind, listed=dict(fields or {}))
     if match and model.listed:
-        model.kind = kind = CHAT  # the catalogue has chat models alone
+        model.kind = kind = CHAT  # the catalogue has only chat models
     source = re.match(r"catalogue (\S+)", model.listed.get("price_source", ""))
     model.date = source[1] if source else ""
     model.take_list()
@@ -128,7 +131,7 @@ def times(model: DraftModel, factor: str) -> None:
 
 
 def factor_text(text: str) -> str:
-    """Return a factor of the list price as it is stored. Raises ValueError."""
+    """Return a factor of the list price in its stored form. Raises ValueError."""
     return format_multiplier(parse_multiplier(text))
 
 
@@ -146,8 +149,8 @@ def _amount(text: str) -> int | str:
 
 
 def problems(models: Sequence[DraftModel], existing: set[str]) -> dict[str, dict[str, str]]:
-    """Return what is wrong with the chosen models, by their names at the vendor and by field: name
-    or a cell; a text "" is a price that is missing."""
+    """Return the problems of the chosen models, by their names at the vendor and by field: the name
+    or a cell. An empty text means that a price is missing."""
     wrong: dict[str, dict[str, str]] = {}
     names: set[str] = set()
     for model in models:
@@ -167,7 +170,7 @@ def problems(models: Sequence[DraftModel], existing: set[str]) -> dict[str, dict
 
 
 def price_problems(prices: Mapping[str, str]) -> dict[str, str]:
-    """Return what is wrong with the cells of a model that needs prices; "": missing."""
+    """Return the problems of the cells of a model that needs prices; "": missing."""
     wrong = {}
     for cell in CELLS:
         text = prices.get(cell, "")

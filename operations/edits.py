@@ -1,4 +1,4 @@
-"""Edits of what the document of `apply` holds, and what lists of it show beyond its fields."""
+"""Edits of the objects in the document of `apply`, and what lists show beyond their fields."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -41,20 +41,20 @@ def editor(
     remote: bool = False,
 ) -> Editor:
     """Return an editor that acts as `actor` in the audit log. `environ`: for values env:NAME of
-    single edits; `remote`: the actor asks over HTTP."""
-    # Its own Sealing each time, which remembers the passwords that it has hashed.
+    single edits; `remote`: the actor's requests come over HTTP."""
+    # A separate Sealing each time, because it remembers the passwords that it has hashed.
     own = Sealing(sealing.cipher, sealing.peppers)
     return Editor(db, own, _UPSTREAMS, actor, environ, remote=remote)
 
 
 def reinstate_keys(db: peewee.Database, channel: str, position: int | None, actor: str) -> int:
-    """Use suspended upstream keys of a channel again: the one at a position, or all; return their
+    """Reinstate suspended upstream keys of a channel: the one at a position, or all. Return their
     number. Raises NotFound, Refused."""
     return suspended_keys.reinstate(db, listing.show_one(db, "channel", channel), position, actor)
 
 
 def link_account(db: peewee.Database, issuer: str, user: str, subject: str, actor: str) -> str:
-    """Let an account of the OpenID provider `issuer` sign in as a user; return the link's id.
+    """Let an account of the OpenID provider `issuer` sign in as a user. Return the link's id.
     Raises NotFound, Conflict, Refused."""
     if not issuer:
         raise Refused(["hub.oidc_issuer is not set: there is no provider to link to"])
@@ -64,7 +64,8 @@ def link_account(db: peewee.Database, issuer: str, user: str, subject: str, acto
 def create_codes(
     db: peewee.Database, batch: codes.NewCodes, pepper: str, actor: str
 ) -> list[dict[str, Any]]:
-    """Create redeem codes; return them in clear, which is never shown again. Raises Refused."""
+    """Create redeem codes. Return them in clear text, which is never shown again. Raises
+    Refused."""
     return [
         {
             "id": code.id,
@@ -77,18 +78,18 @@ def create_codes(
 
 
 def with_use(db: peewee.Database, subscriptions: Objects) -> list[dict[str, Any]]:
-    """Return subscriptions with what is spent of their quota."""
+    """Return subscriptions with the spent part of their quota."""
     return with_use_of_subscriptions(db, subscriptions, database_ms(db))
 
 
 def with_use_of_limit(db: peewee.Database, owners: Objects) -> list[dict[str, Any]]:
-    """Return keys or users with what is spent of their limit."""
+    """Return keys or users with the spent part of their limit."""
     return with_use_of_limits(db, owners, database_ms(db))
 
 
 def with_status(db: peewee.Database, channels: Objects) -> list[dict[str, Any]]:
     """Return channels with the address that is called, the status of each model, the worst of
-    them, and suspended keys."""
+    these, and suspended keys."""
     by_name: defaultdict[str, list[Status]] = defaultdict(list)
     for status in of_channels(db, database_ms(db), LOSSES):
         by_name[status.name].append(status)
@@ -100,7 +101,7 @@ def with_status(db: peewee.Database, channels: Objects) -> list[dict[str, Any]]:
 
 
 def _address_of(channel: Mapping[str, Any]) -> str | None:
-    """Return the URL that calls of a channel go to; None of a vendor that is no row any more."""
+    """Return the URL that calls of a channel go to, or None if its vendor no longer has a row."""
     if channel["vendor"] not in VENDORS:
         return None
     return address_of(channel["vendor"], channel["family"], channel["base_url"])

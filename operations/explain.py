@@ -1,8 +1,8 @@
 """Explanation of a call: what a key would get for a model at an endpoint now, by which channels.
 
-The functions that decide a call are applied to the store alone: no gateway has to run, nothing is
-charged and nothing recorded. Open circuits and suspended keys of all workers are in the store, too.
-What only a running gateway knows (rates, concurrency, the caller's address) is not checked.
+The functions that decide a call are applied to the store, so no gateway has to run, and nothing is
+charged or recorded. The store has the open circuits and suspended keys of all workers. What only a
+running gateway knows (rates, concurrency, the caller's address) is not checked.
 """
 
 import random
@@ -62,8 +62,8 @@ _LEAST_INPUT_TOKENS = 1
 class ChannelState:
     """A channel in its present state for the call.
 
-    `usable`: it may be tried, in spite of a reason when nothing better is left. `until` is RFC
-    3339. `translated_from`: its family, when it is not that of the call.
+    `usable`: it may be tried, despite a `reason` if there is nothing better. `until`: RFC 3339.
+    `translated_from`: its family, if it differs from the call's.
     """
 
     name: str
@@ -81,10 +81,12 @@ class ChannelState:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The explanation of a call. `first`: the channels that it may be sent to first; none when its
-    tokens would be estimated without a channel. Of a call that would fail: the `reason`, a code of
-    usage records, with status and message for the client; `why`: for a model that the key's group
-    does not offer."""
+    """The explanation of a call.
+
+    `first`: the channels that it may be sent to first; none if its tokens would be estimated
+    without a channel. If the call would fail: its `reason`, a code of usage records, with status
+    and message for the client. `why`: the look-up of a model that the key's group does not offer.
+    """
 
     channels: Sequence[ChannelState] = ()
     first: Sequence[str] = ()
@@ -120,7 +122,7 @@ def _world(db: peewee.Database, snapshot: Snapshot) -> _World:
 def explain(
     db: peewee.Database, snapshot: Snapshot, key: KeyEntry | None, model: str, endpoint: str
 ) -> Explanation:
-    """Explain a call; `key` None: no key has its secret. Raises StoreError."""
+    """Explain a call. `key` is None if no key has its secret. Raises StoreError."""
     family = FAMILIES[FAMILY_NAMES[0]]
     states: list[ChannelState] = []
     try:
@@ -152,7 +154,7 @@ def refused_features(
     snapshot: Snapshot, key: KeyEntry, name: str, policy: str
 ) -> tuple[list[str], list[str]]:
     """Return the features that calls of a key for a model may not ask for: those that its group
-    lacks, and of the others those without a price, by `money.unpriced`."""
+    lacks, and those others that have no price, by `money.unpriced`."""
     group, model = snapshot.groups.get(key.group), snapshot.models.get(name)
     prices = model.prices_at(now_ms()) if model is not None else None
     if group is None or prices is None:
@@ -169,18 +171,18 @@ def refused_features(
 
 
 def _why(db: peewee.Database, key: KeyEntry | None, model: str) -> ModelLookup | None:
-    """Look a model up for the group of a key; among all groups, since operators ask."""
+    """Look a model up for the group of a key. Searches all groups, because operators ask."""
     if key is None:
         return None
     world = load_offering(db, database_ms(db), None, LOSSES, figures_of=())
     why = Availability(world).look_up(key.group, model)
-    return None if why.code == CALLABLE else why  # the key alone may not use it
+    return None if why.code == CALLABLE else why  # only this key may not use it
 
 
 def _first(
     family: str, channels: Sequence[Channel], states: Sequence[ChannelState], candidate: Candidate
 ) -> list[str]:
-    """Return the channels that a call may be sent to first: weights decide among them."""
+    """Return the channels that a call may be sent to first. Weights decide among them."""
     if candidate.anyway:
         return [candidate.channel.name]
     rank = candidate.channel.rank(family)
@@ -190,7 +192,8 @@ def _first(
 
 
 def _entry_of(endpoint: str) -> tuple[Family, Operation]:
-    """Return family and operation of a path. Raises E31 without such an endpoint with a model."""
+    """Return the family and operation of a path. Raises E31 if no endpoint with a model has the
+    path."""
     pairs: list[tuple[Family, Operation]] = [
         (family, operation)
         for family in FAMILIES.values()
@@ -240,7 +243,7 @@ _PLAIN_REQUEST = Peek("", False, None, 1, include_usage=True)
 
 
 def _capable(head: RequestHead, channels: Sequence[Channel]) -> list[Channel]:
-    """Return those candidates for answers that serve the endpoint."""
+    """Return the candidates that serve the endpoint."""
     family = head.family.name
     if head.operation.job == "count":
         return [channel for channel in channels if admit.counts(family, channel)]
@@ -275,7 +278,7 @@ def _check_money(db: peewee.Database, head: RequestHead, offer: Offer) -> None:
 
 
 def _state(world: _World, family: str, model: str, row: LeftOut, *, usable: bool) -> ChannelState:
-    """Return the state of a channel, with its reason if any."""
+    """Return the state of a channel, with a reason if it has one."""
     channel, snapshot = row.channel, world.snapshot
     until = rfc3339(snapshot.read_ms + round(row.wait_s * 1000)) if row.wait_s else None
     translated = channel.family != family and row.reason not in _NEVER_TRIED

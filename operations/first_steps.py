@@ -1,7 +1,7 @@
 """The first steps of a new gateway: an administrator with a password, a channel, a key.
 
-Each step makes the same edits as commands do. Values are taken literally: `env:` and `file:` mean
-nothing here.
+Each step makes the same edits as commands do. Values are taken literally: `env:` and `file:` have
+no meaning here.
 """
 
 import json
@@ -29,8 +29,8 @@ from store.values.errors import Conflict, NotFound, Refused
 
 
 class VendorStart(NamedTuple):
-    """The first channel of a vendor: its address, and models of the catalogue. `variable`: of the
-    environment, which may hold its key."""
+    """The first channel of a vendor: its address, and models of the catalogue. `variable`: the
+    environment variable that may hold its key."""
 
     name: str
     variable: str
@@ -84,7 +84,7 @@ class FirstRunState:
 
     @property
     def finished(self) -> bool:
-        """Calls can be made."""
+        """Return whether calls can be made."""
         return self.channel and self.key
 
 
@@ -96,14 +96,16 @@ def state(db: peewee.Database) -> FirstRunState:
 
 
 def is_due(db: peewee.Database, user_id: str) -> bool:
-    """Return whether the first run waits for a user: an administrator, before calls can be made."""
+    """Return whether the user is an administrator and calls cannot be made yet."""
     admin = User.select(User.id).where(User.id == user_id, User.role == "admin")
     return first_row(db, admin) is not None and not state(db).finished
 
 
 def make_admin(db: peewee.Database, sealing: Sealing, token: str, admin: FirstAdmin) -> Person:
-    """Give the first administrator a password for the token of a first-run link, which is used up.
-    Hashes: not on an event loop. Raises NotFound when the link opens nothing, Refused."""
+    """Give the first administrator a password, using up the token of a first-run link.
+
+    Hashes, so it must not run on an event loop. Raises NotFound if the link is invalid, Refused.
+    """
     if not first_run.opens(db, token):
         raise NotFound("this link is no longer valid")
     try:
@@ -112,7 +114,7 @@ def make_admin(db: peewee.Database, sealing: Sealing, token: str, admin: FirstAd
         raise Refused([f"the base URL {error}"]) from None
     user = {"name": admin.name, "role": "admin", "password": admin.password, "enabled": True}
     entries, maker = _entries({"user": [user]}), editor(db, sealing, admin.name, remote=True)
-    # Faults show, and the password is hashed, before others have to wait for the transaction.
+    # Faults show and the password is hashed before others have to wait for the transaction.
     maker.apply(entries, dry_run=True)
     own = User.select(User.id, User.role, User.password_hash).where(User.name == admin.name)
 
@@ -132,7 +134,7 @@ def make_admin(db: peewee.Database, sealing: Sealing, token: str, admin: FirstAd
 
 
 def group_to_begin_with(db: peewee.Database) -> str:
-    """Return the group of the first channel; empty: there is none."""
+    """Return the group of the first channel; empty if there is none."""
     channels = list_objects(db, "channel")
     return next((name for channel in channels for name in channel["groups"]), "")
 
@@ -149,7 +151,7 @@ def channels_of(db: peewee.Database, group: str) -> list[dict[str, Any]]:
 def make_key(
     db: peewee.Database, sealing: Sealing, user: str, group: str, name: str
 ) -> tuple[str, str]:
-    """Create a key; return its id and its secret, which is not stored. Conflict, Refused."""
+    """Create a key. Return its id and its secret, which is not stored. Raises Conflict, Refused."""
     key = {"user": user, "name": name, "group": group}
     outcome = _apply(db, sealing, user, {"group": [{"name": group}], "key": [key]})
     if not outcome.keys or outcome.keys[0].secret is None:
@@ -158,7 +160,7 @@ def make_key(
 
 
 def credit_once(db: peewee.Database, user: str, amount_nanos: int) -> None:
-    """Credit a wallet for the first calls; a second time nothing. Raises Refused."""
+    """Credit a wallet for the first calls. Does nothing the second time. Raises Refused."""
     movement = wallet.Movement(amount_nanos, CREDIT_REASON, f"first-run:{user}", user)
     wallet.credit(db, user, movement)
 

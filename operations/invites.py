@@ -1,7 +1,7 @@
-"""What the holder of a link does: makes the user of an invite, or sets a new password.
+"""The use of a link: it creates the user of an invite, or sets a new password.
 
-Both hash: not on an event loop. The link is used up in the transaction of the change, so that it
-serves once, whoever holds it.
+Both functions hash, so they must not run on an event loop. The link is used up in the transaction
+of the change, so that it works only once.
 """
 
 import peewee
@@ -18,8 +18,8 @@ from store.values.pricing import format_money
 
 
 def join(db: peewee.Database, sealing: Sealing, token: str, name: str, password: str) -> Person:
-    """Make the user of an invite, in the name of whoever made the invite. Raises NotFound: the link
-    opens nothing; Conflict: the name is in use; Refused with the fields."""
+    """Create the user of an invite, as the person who made the invite. Raises NotFound if the link
+    is invalid, Conflict if the name is in use, or Refused with the fields."""
     link = invites.find(db, token)
     if link is None or link.user is not None:
         raise NotFound("this link is no longer valid")
@@ -31,7 +31,7 @@ def join(db: peewee.Database, sealing: Sealing, token: str, name: str, password:
     own = User.select(User.id, User.role, User.password_hash).where(User.name == name)
     with faults_by_field():
         entries = [entry_of_values("user", user, None)]
-        # Faults show, and the password is hashed, before others wait for the transaction.
+        # Faults show and the password is hashed before others have to wait for the transaction.
         maker.apply(entries, dry_run=True)
 
         def work() -> Person:
@@ -47,8 +47,8 @@ def join(db: peewee.Database, sealing: Sealing, token: str, name: str, password:
 
 
 def set_password(db: peewee.Database, token: str, password: str) -> str:
-    """Set the password that a reset link is for; return the name of its user. Sessions and tokens
-    of the user end. Raises NotFound: the link opens nothing; Refused with the fields."""
+    """Set the password of a reset link's user, and end the user's sessions and tokens. Return the
+    user's name. Raises NotFound if the link is invalid, or Refused with the fields."""
     link = invites.find(db, token)
     if link is None or link.user is None:
         raise NotFound("this link is no longer valid")

@@ -1,6 +1,6 @@
-"""The facts of a model for whoever would call it: what it takes and gives, which features its group
-refuses, which models are like it. By the offers of groups (``store.channels.offers``) and the table
-of models; for the Hub.
+"""The facts of a model for its callers: what it accepts and returns, which features its group
+refuses, and similar models. Computed from the offers of groups (``store.channels.offers``) and the
+table of models, for the Hub.
 """
 
 import math
@@ -17,18 +17,18 @@ from store.values.features import DEFAULT_FEATURES, FEATURES, allowed_features
 from store.values.pricing import Prices
 
 TEXT, IMAGE, PDF, AUDIO = TAKES = ("text", "image", "pdf", "audio")
-"""Kinds of content that requests may hold."""
+"""Kinds of content that requests may contain."""
 TOOLS, SCHEMA = "tools", "schema"
 LIKE_IT = 4
 _DEFAULT = allowed_features(DEFAULT_FEATURES)
-_LEAST_PRICE = 0.01  # in a ratio: a free model is near the cheapest ones
-UNLIKE = math.log(16)  # the distance of contexts of which one is not known
+_LEAST_PRICE = 0.01  # used in a ratio, so that a free model is close to the cheapest ones
+UNLIKE = math.log(16)  # the distance of two contexts if one is unknown
 
 
 @dataclass(frozen=True, slots=True)
 class ModelFacts:
-    """Content that a model takes (of TAKES) and gives, its levels of reasoning; `sampling`: it
-    takes temperature and top p."""
+    """The content that a model accepts (of TAKES) and returns, and its levels of reasoning.
+    `sampling`: it accepts temperature and top p."""
 
     takes: Sequence[str]
     gives: Sequence[str]
@@ -37,7 +37,8 @@ class ModelFacts:
 
 
 def facts_of(world: Offering, model: str, group: str) -> ModelFacts:
-    """Return the facts of a model: by a channel of the group, else of any group of the offering."""
+    """Return the facts of a model, from a channel of the group if there is one, else of any
+    group."""
     channels = [channel for channel in world.channels if model in channel.models]
     channels.sort(key=lambda channel: (not channel.enabled, group not in channel.groups))
     if not channels:
@@ -52,7 +53,7 @@ def facts_of(world: Offering, model: str, group: str) -> ModelFacts:
 
 
 def _spoken(prices: Prices | None) -> list[str]:
-    """Return the kinds of output beside text that a model has a price of."""
+    """Return the kinds of output other than text for which a model has a price."""
     pairs = ((IMAGE, "output_image"), (AUDIO, "output_audio"))
     return [kind for kind, meter in pairs if prices is not None and prices.has_price(meter)]
 
@@ -62,7 +63,7 @@ def _own_traits(channel: ServingChannel, model: str) -> Traits:
 
 
 def traits_at(world: Offering, offer: Offer, entry: str) -> Traits:
-    """Return the traits of a model, in the words of its entry: of a channel of this family, if
+    """Return the traits of a model in the words of its entry, from a channel of this family if
     there is one."""
     channels = [
         channel
@@ -84,19 +85,19 @@ def traits_at(world: Offering, offer: Offer, entry: str) -> Traits:
 
 
 def native_entry(offer: Offer) -> str | None:
-    """Return the entry that a model is best called by: a native one first; None: it has none."""
+    """Return the best entry for calling a model, a native one if possible; None if it has
+    no entry."""
     natively = [family for family, how in offer.entries.items() if how == NATIVE]
     return next(iter((*natively, *offer.entries)), None)
 
 
 def refused_features(offer: Offer) -> list[str]:
-    """Return the features that the group of an offer takes away, beyond those that no group has
-    by itself."""
+    """Return the default features that the group of an offer takes away."""
     return [name for name in FEATURES if name in _DEFAULT - offer.group.features]
 
 
 def like_it(world: Offering, offers: Sequence[Offer], offer: Offer) -> list[Offer]:
-    """Return the offers of its group that answer and are nearest in price and context."""
+    """Return the offers of its group that can be called and are nearest in price and context."""
     candidates = [
         other
         for other in offers
@@ -121,5 +122,5 @@ def _price(offer: Offer, name: str) -> float:
 
 
 def _factor(first: float, second: float) -> float:
-    """Return how far two values are apart, as a logarithm of their ratio."""
+    """Return the distance of two values, as a logarithm of their ratio."""
     return abs(math.log(first / second))

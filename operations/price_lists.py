@@ -1,4 +1,6 @@
-"""The sources of a list of prices: a file, the package genai-prices, the network if asked for."""
+"""The sources of a list of prices: a file, the package genai-prices, or, if requested, the
+network.
+"""
 
 import dataclasses
 import importlib
@@ -20,8 +22,8 @@ _CHUNK_BYTES = 64 * 1024
 
 
 def load_list(source: str, file: Path | None, *, fetched: bool) -> object:
-    """Return the content of a list: of a file, else over the network when it is asked for, else of
-    the installed package. Raises Refused."""
+    """Return the content of a list: of the file if one is given, over the network if that is
+    requested, else of the installed package. Raises Refused."""
     if file is not None:
         try:
             return _parsed(read_regular(file, MAX_LIST_BYTES))
@@ -35,7 +37,7 @@ def load_list(source: str, file: Path | None, *, fetched: bool) -> object:
 
 
 def installed_list() -> object:
-    """Return the list of the package genai-prices. Raises Refused when it is not installed."""
+    """Return the list of the package genai-prices. Raises Refused if it is not installed."""
     try:
         return _plain(importlib.import_module("genai_prices.data").providers)
     except ImportError as error:
@@ -44,7 +46,7 @@ def installed_list() -> object:
 
 
 def https_opener() -> urllib.request.OpenerDirector:
-    """Return an opener that speaks https alone, also where it is redirected to."""
+    """Return an opener that uses only https, also for redirects."""
     opener = urllib.request.OpenerDirector()
     for handler in (
         urllib.request.ProxyHandler,
@@ -59,7 +61,7 @@ def https_opener() -> urllib.request.OpenerDirector:
 
 
 def fetch(url: str, opener: urllib.request.OpenerDirector) -> bytes:
-    """Return what an address answers, at most MAX_LIST_BYTES within FETCH_TIMEOUT_S. Raises
+    """Return the answer of an address, at most MAX_LIST_BYTES within FETCH_TIMEOUT_S. Raises
     Refused."""
     last_s, content = time.monotonic() + FETCH_TIMEOUT_S, b""
     request = urllib.request.Request(url, headers={"User-Agent": "sluice"})
@@ -71,7 +73,7 @@ def fetch(url: str, opener: urllib.request.OpenerDirector) -> bytes:
                     raise Refused([f"{url}: more than {MAX_LIST_BYTES} bytes"])
                 if time.monotonic() > last_s:
                     raise TimeoutError(f"took longer than {FETCH_TIMEOUT_S:g} s")
-    except (OSError, ValueError) as error:  # URLError and HTTPException's kin are OSErrors
+    except (OSError, ValueError) as error:  # URLError is an OSError
         raise Refused([f"{url}: {error}"]) from None
     return content
 

@@ -1,7 +1,7 @@
-"""Prices pulled from a public list into the store: what a list says of our models, and taking it.
+"""Prices pulled from a public list into the store: the comparison with our models, and the change.
 
-Careful: a price never becomes zero, nothing is removed, and a rise above MAX_RISE_PERCENT is
-refused unless it is accepted. What is refused is told, the rest is taken.
+A price never becomes zero, nothing is removed, and a rise above MAX_RISE_PERCENT is refused unless
+it is accepted. Refused prices are reported, the others are stored.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -23,13 +23,14 @@ from store.values.texts import nearest
 MAX_RISE_PERCENT = 50
 _ORDER = ("factor", *METERS)
 _ANY_VENDOR = frozenset({"", "openai-compatible", "ollama", "demo"})
-"""Vendors of channels that say nothing about whose model it is."""
+"""Vendors of channels that do not tell whose models they have."""
 
 
 @dataclass(frozen=True, slots=True)
 class PriceDifference:
     """One price that a list would change. `rate`: conditions like `tier=flex`, empty for the plain
-    one; `before` None: there was none; `refused`: why it is not taken, empty when it is."""
+    rate; `before`: None if there was none; `refused`: why it is refused, empty if it is accepted.
+    """
 
     model: str
     listed: str
@@ -41,32 +42,32 @@ class PriceDifference:
 
     @property
     def key(self) -> "Tick":
-        """The change that is ticked: it holds only as long as both prices are the same."""
+        """Return the change that is ticked. It is valid only while both prices stay the same."""
         return (self.model, self.rate, self.meter, self.before or "", self.after)
 
     @property
     def steep(self) -> bool:
-        """Tell whether the price rises by more than MAX_RISE_PERCENT."""
+        """Return whether the price rises by more than MAX_RISE_PERCENT."""
         old = Decimal(self.before or 0)
         rises = self.before is not None and Decimal(self.after) > old
         return rises and (Decimal(self.after) - old) * 100 > MAX_RISE_PERCENT * old
 
     @property
     def possible(self) -> bool:
-        """Tell whether it can be taken at all: no price becomes zero."""
+        """Return whether the change is possible at all: no price becomes zero."""
         return Decimal(self.after) > 0
 
 
 Tick = tuple[str, str, str, str, str]
-"""A change that somebody chose: model, rate, meter, price before ("" for none) and after."""
+"""A chosen change: model, rate, meter, price before ("" for none) and after."""
 Ticks = Mapping[Tick, bool]
-"""Chosen changes, each with whether a steep rise is accepted."""
+"""Chosen changes, and whether a steep rise of each is accepted."""
 NOT_TICKED = "not chosen"
 
 
 @dataclass(frozen=True, slots=True)
 class Pull:
-    """Result of a pull. `unmatched`: our models that the list does not have, and why."""
+    """The result of a pull. `unmatched`: our models that the list does not have, and why."""
 
     source: str
     differences: Sequence[PriceDifference]
@@ -74,17 +75,17 @@ class Pull:
 
     @property
     def changes(self) -> list[PriceDifference]:
-        """Those that are, or would be, in force."""
+        """Return the changes that are, or would be, in force."""
         return [difference for difference in self.differences if not difference.refused]
 
     @property
     def refused(self) -> list[PriceDifference]:
-        """Those that stay as they were."""
+        """Return the refused changes."""
         return [difference for difference in self.differences if difference.refused]
 
 
 class ListIndex:
-    """A list by the names under which its models are found."""
+    """An index of a list by the names under which its models are found."""
 
     def __init__(self, models: Sequence[ListedModel]) -> None:
         self._by_key = {model.key.lower(): model for model in reversed(models)}
@@ -96,8 +97,9 @@ class ListIndex:
                 self._by_name.setdefault(name, []).append(model)
 
     def find(self, vendor: str, name: str) -> ListedModel | str:
-        """Return the model that a vendor calls so; for a vendor that says nothing the maker's, or
-        the one of that name whose price all agree on; else why there is none."""
+        """Return the model with a vendor's name for it, or why there is none. For a vendor that
+        does not tell whose models it has: the maker's, or one of that name if all have the same
+        price."""
         name = name.lower()
         if model := self._by_vendor.get((vendor, name)):
             return model
@@ -126,14 +128,14 @@ def _names_of(model: str, channels: Sequence[Mapping[str, Any]]) -> Iterator[tup
 def matching(
     index: ListIndex, model: str, channels: Sequence[Mapping[str, Any]]
 ) -> ListedModel | str:
-    """Return the list's model for one of ours, or why there is none."""
+    """Return the list's model that matches ours, or why there is none."""
     reasons = []
     for vendor, name in _names_of(model, channels):
         listed = index.find(vendor, name)
         if isinstance(listed, ListedModel):
             return listed
         reasons.append(listed)
-    return max(reasons, key=len)  # the one that says more
+    return max(reasons, key=len)  # the more informative one
 
 
 # ---- what differs
@@ -144,7 +146,7 @@ def _conditions(when: Mapping[str, Any]) -> str:
 
 
 def _why_not(before: str | None, after: str, accepted: Decimal) -> str:
-    """Return why a price is not taken; empty: it is."""
+    """Return why a price is refused; empty if it is accepted."""
     old, new = Decimal(before or 0), Decimal(after)
     if not new:
         return "never to zero"
@@ -162,7 +164,8 @@ def _why_not(before: str | None, after: str, accepted: Decimal) -> str:
 
 @dataclass(slots=True)
 class ModelComparison:
-    """A model of ours beside the one of a list. `price`, `rates`: what it has afterwards."""
+    """A model of ours compared with one of a list. `price`, `rates`: its prices, changed by
+    `compare`."""
 
     name: str
     listed: ListedModel
@@ -173,7 +176,7 @@ class ModelComparison:
     differences: list[PriceDifference] = field(default_factory=list)
 
     def compare(self) -> None:
-        """Take over what may be; `differences` has each."""
+        """Apply the accepted changes, and record all of them in `differences`."""
         plain = dict(self.price)
         self._merge("", self.price, self.listed.price)
         by_conditions = {_conditions(rate["when"]): rate for rate in self.rates}
@@ -197,7 +200,7 @@ class ModelComparison:
         for meter in sorted(listed, key=_ORDER.index):
             before, after = prices.get(meter), listed[meter]
             if before is None and Decimal(after) in (0, Decimal(_chained(prices, meter))):
-                continue  # as it is anyway
+                continue  # it holds already
             if self._judged(rate, meter, before, after):
                 prices[meter] = after
 
@@ -208,7 +211,7 @@ class ModelComparison:
         listed: Mapping[str, str],
         plain: Mapping[str, str],
     ) -> None:
-        """Put whole prices in the place of a factor, or the other way round, all or nothing."""
+        """Replace a factor by whole prices, or the other way round; all or nothing."""
         before, after = (
             {m: _times(plain[m], p["factor"]) for m in ("input", "output")} if "factor" in p else p
             for p in (own, listed)
@@ -220,7 +223,7 @@ class ModelComparison:
             own |= {"when": when, **listed}
 
     def _together(self, rate: str, before: Mapping[str, str], after: Mapping[str, str]) -> bool:
-        """Judge prices of a rate that are taken all or not at all, and note the differences."""
+        """Judge prices of a rate that are changed all or not at all, and note the differences."""
         first = len(self.differences)
         allowed = [self._judged(rate, name, before.get(name), after[name]) for name in after]
         chosen = [row.refused != NOT_TICKED for row in self.differences[first:]]
@@ -229,7 +232,7 @@ class ModelComparison:
         return all(allowed)
 
     def _judged(self, rate: str, meter: str, before: str | None, after: str) -> bool:
-        """Return whether a price may be taken, and note the difference."""
+        """Judge the change of a price, and note the difference. Return whether it is accepted."""
         if before is not None and Decimal(before) == Decimal(after):
             return True
         difference = PriceDifference(self.name, self.listed.key, rate, meter, before, after)
@@ -247,12 +250,12 @@ class ModelComparison:
 
 
 def _own_price(price: Mapping[str, str]) -> dict[str, str]:
-    """Return the prices of a model without the free call that every model has."""
+    """Return the prices of a model without the free price of a call that every model has."""
     return {meter: text for meter, text in price.items() if (meter, text) != ("call", "0")}
 
 
 def _chained(prices: Mapping[str, str], meter: str) -> str:
-    """Return the price that holds for a meter without one of its own, "0" for one that is named as
+    """Return the price that applies to a meter without a price of its own; "0" if its uses count as
     unpriced."""
     row = METERS.get(meter)
     while row is not None and row.falls_to is not None and not row.unpriced:
@@ -280,10 +283,12 @@ def pull(
     ticks: Ticks | None = None,
     dry_run: bool = False,
 ) -> Pull:
-    """Take the prices of a list for our models (`only`: for these), or only tell what would change.
-    `source`: what is stored with them; `accepted`: percent by which a price may rise; `ticks`: only
-    these changes. Raises Refused; Conflict when a price of a tick is another one by now, Outdated
-    when it changes meanwhile."""
+    """Set the prices of our models (`only`: of these) to a list's, or only report the changes.
+
+    `source`: is stored with the prices; `accepted`: percent by which a price may rise; `ticks`:
+    only these changes. Raises Refused; Conflict if a price of a tick has changed; Outdated if it
+    changes meanwhile.
+    """
     begun_on = {
         name: versions.version_of(db, price_list.MODEL, name)
         for name in {tick[0] for tick in ticks or ()}

@@ -2,8 +2,8 @@
 
 Four lists: genai-prices (MIT, github.com/pydantic/genai-prices), LiteLLM's
 model_prices_and_context_window.json (MIT), models.dev (MIT) and OpenRouter's list of models. Pure:
-parsed JSON in, values out; numbers are Decimal. Left out: batch prices, since no call through a
-gateway is one, and prices by the hour of the day, of which the dearest is read.
+parsed JSON in, values out; numbers are Decimal. Batch prices are left out, since no call through a
+gateway is a batch. Of prices by the hour of the day the highest is read.
 """
 
 import datetime
@@ -23,7 +23,7 @@ NANO = Decimal("1e-9")
 MAX_PRICE = Decimal(10**6)
 
 Amounts = dict[str, Decimal]
-"""Prices by meter, for a million tokens or a use."""
+"""Prices by meter, for a million tokens or for one use."""
 Conditions = tuple[tuple[str, Any], ...]
 """The conditions of a rate in order: `(("tier", "flex"), ("input_over", 272000))`."""
 
@@ -64,9 +64,12 @@ _TEXTS_OF_MODALITIES = (
 
 @dataclass(frozen=True, slots=True)
 class ListedModel:
-    """A model of a list: `key` is its name there, `vendor` and `name` are whose API offers it and
-    by which name; `price` and `rate` as in the document. `ends`: the day on which the vendor takes
-    it away, as YYYY-MM-DD, empty when the list has none."""
+    """A model of a list.
+
+    `key` is its name there; `vendor` and `name` are the vendor whose API offers it and its name
+    there; `price` and `rate` are as in the document. `ends`: the day on which the vendor removes
+    it, as YYYY-MM-DD, empty if the list has none.
+    """
 
     key: str
     vendor: str
@@ -81,26 +84,27 @@ class ListedModel:
 
 @dataclass(frozen=True, slots=True)
 class PriceSource:
-    """A list: its reader, and the address from which it is fetched when somebody asks for it."""
+    """A list: its reader, and the address from which it is fetched on request."""
 
     read: Callable[[Any, datetime.date], Iterator[ListedModel]]
     url: str
 
 
 def maker_of(name: str) -> str:
-    """Return who made a model, by the beginning of its name; empty for a name of no maker."""
+    """Return the maker of a model, by the beginning of its name; empty if the name has no known
+    maker."""
     match = _MAKER.match(name.rpartition("/")[2])
     return str(match.lastgroup) if match else ""
 
 
 def vendor_word(word: str) -> str:
-    """Return the one word for a vendor that lists and channels call differently."""
+    """Return our word for a vendor that lists and channels call differently."""
     word = word.lower()
     return VENDORS.get(word, word)
 
 
 def read_list(source: str, content: object, today: datetime.date) -> list[ListedModel]:
-    """Return the models of a list that have a price. Raises Refused when it has another form."""
+    """Return the models of a list that have a price. Raises Refused if it has another form."""
     try:
         return [model for model in SOURCES[source].read(content, today) if model.price]
     except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -111,7 +115,7 @@ def read_list(source: str, content: object, today: datetime.date) -> list[Listed
 
 
 def _amount(value: object, times: Decimal = Decimal(1)) -> Decimal | None:
-    """Return a price in units of the document, None for what is no price."""
+    """Return a price in units of the document, or None if the value is no price."""
     if isinstance(value, bool) or not isinstance(value, (str, int, float, Decimal)):
         return None
     try:
@@ -137,8 +141,8 @@ def _price(amounts: Amounts) -> dict[str, str]:
 def _rates(
     plain: Amounts, variants: Mapping[Conditions, Amounts], inherited: Iterable[str]
 ) -> list[dict[str, Any]]:
-    """Return the list of rates. A variant needs a price of text; what it lacks of `inherited` and
-    of text is as in the plain rate. Rates that say the same as the plain one are left out."""
+    """Return the list of rates. A variant needs a price of text. What it lacks of `inherited` and
+    of text is taken from the plain rate. Rates that equal the plain one are left out."""
     rates = []
     for conditions, amounts in variants.items():
         if not {"input", "output"} & amounts.keys():
@@ -155,8 +159,8 @@ def _rates(
 def _multiplied(
     rates: Sequence[Mapping[str, Any]], factors: Mapping[Conditions, Decimal]
 ) -> list[dict[str, Any]]:
-    """Return the rates and each with the factors of the vendor, which multiply all tokens; where
-    two hold together, so does their product."""
+    """Return the rates, and each also with the factors of the vendor, which multiply all tokens. If
+    two factors apply, there is a rate with their product."""
     result = [dict(rate) for rate in rates]
     for conditions, factor in factors.items():
         for rate in [{"when": {}, "factor": "1"}, *result]:
@@ -189,7 +193,7 @@ _LITELLM_TOKENS = {
     "output_cost_per_audio_token": "output_audio",
     "output_cost_per_image_token": "output_image",
 }
-# (field, meter, uses for which the price is, the modes of models that are billed so; empty: all)
+# (field, meter, uses that the price covers, modes of models that are billed like this; empty: all)
 _LITELLM_USES: tuple[tuple[str, str, int, tuple[str, ...]], ...] = (
     ("google_maps_grounding_cost_per_query", "maps", 1, ()),
     ("file_search_cost_per_1k_calls", "file_search", 1000, ()),
@@ -261,7 +265,8 @@ def _litellm_uses(fields: Mapping[str, Any]) -> Amounts:
 
 
 def _litellm_factors(fields: Mapping[str, Any]) -> dict[Conditions, Decimal]:
-    """Return what a vendor multiplies the prices of tokens by, as Anthropic for a region."""
+    """Return the factors by which a vendor multiplies token prices, as Anthropic does for a
+    region."""
     entry = fields.get("provider_specific_entry")
     factors = {
         conditions: _amount(entry.get(word)) if isinstance(entry, dict) else None
@@ -313,7 +318,7 @@ def _genai_model(vendor: str, model: Mapping[str, Any], today: datetime.date) ->
         when = variant["when"]
         if _has_begun(variant, today) and set(when) <= _GENAI_CONDITIONS.keys():
             words = {_GENAI_CONDITIONS[name]: word for name, word in when.items()}
-            if words.get("tier") in ("default", "fast"):  # `fast` is `priority`, which is there too
+            if words.get("tier") in ("default", "fast"):  # `fast` is the same as `priority`
                 continue
             for conditions, amounts in _genai_steps(
                 variant["prices"], tuple(words.items())
@@ -332,7 +337,7 @@ def _genai_model(vendor: str, model: Mapping[str, Any], today: datetime.date) ->
 
 
 def _genai_prices(prices: Any, today: datetime.date) -> Mapping[str, Any]:
-    """Return the prices that hold today: the last that have begun, at the dearest hour."""
+    """Return the prices in force today: the last that have begun, at the most expensive hour."""
     if isinstance(prices, Mapping):
         return prices
     by_hour = [entry for entry in prices if "start_time" in (entry.get("constraint") or {})]
@@ -351,7 +356,7 @@ def _base(price: object) -> Decimal | None:
 
 
 def _genai_steps(prices: Mapping[str, Any], conditions: Conditions) -> dict[Conditions, Amounts]:
-    """Return the amounts of each length of input: those of its step, of others the last before."""
+    """Return the amounts of each length of input. A price without a step there has its last one."""
     starts = {
         step["start"]
         for name, price in prices.items()
@@ -459,7 +464,7 @@ def _openrouter_amounts(pricing: Mapping[str, Any]) -> Amounts:
     amounts: Amounts = {}
     for name, (meter, times) in _OPENROUTER_METERS.items():
         amount = _amount(pricing.get(name), times)
-        # "0" stands for what is not charged apart, but of text
+        # "0" means not charged separately, except for text
         if amount or (amount is not None and meter in ("input", "output")):
             amounts[meter] = amount
     return amounts

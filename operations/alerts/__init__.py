@@ -1,1 +1,1 @@
-"""Sending of alerts: what each kind of destination is sent, webhooks and mail. Blocking."""
+"""The sending of alerts: the messages for each kind of destination, webhooks and mail. Blocking."""

@@ -1,5 +1,5 @@
-"""Messages as each kind of destination takes them: JSON of a webhook and of chats, the text of a
-mail. Pure.
+"""Messages in the format of each kind of destination: the JSON of webhooks and chats, and mails.
+Pure.
 
 Sources: docs of Slack (incoming webhooks), Feishu and DingTalk (custom robots), WeCom (group
 robots), Telegram (Bot API, sendMessage), Microsoft Teams (workflows' webhooks with adaptive cards).
@@ -19,13 +19,13 @@ from store.values.usage_record import rfc3339
 
 SIGNATURE = "Sluice-Signature"
 MARK = "Sluice: "
-"""How texts in chats begin: robots may be set to take only texts with a given word."""
+"""The beginning of texts in chats. Robots may be set to accept only texts with a given word."""
 _NO_MARKUP = str.maketrans("<[", "\uff1c\uff3b")
-"""Texts hold names that users choose: in a chat these mention nobody and are no links."""
+"""Texts contain names that users choose. In a chat these must not mention anyone or be links."""
 
 
 def document(message: Message, link: str) -> dict[str, Any]:
-    """Return a message as a webhook gets it. `id` is the same at each try."""
+    """Return a message in the format of webhooks. `id` is the same at each try."""
     return {
         "id": message.id,
         "rule": message.kind,
@@ -38,15 +38,15 @@ def document(message: Message, link: str) -> dict[str, Any]:
 
 
 def signature(secret: str, at_s: int, body: bytes) -> str:
-    """Return the value of SIGNATURE: the time, and HMAC-SHA256 of "t.body" by the secret."""
+    """Return the value of SIGNATURE: the time, and HMAC-SHA256 of "t.body" with the secret."""
     signed = hmac.new(secret.encode(), f"{at_s}.".encode() + body, hashlib.sha256).hexdigest()
     return f"t={at_s},v1={signed}"
 
 
 @dataclass(frozen=True, slots=True)
 class Chat:
-    """A chat: the body for a text, and the field of its answer that is 0 when it took the message;
-    None: its HTTP status says so."""
+    """A kind of chat: the body for a text, and the field of the answer that is 0 if the chat
+    accepted the message. None: the HTTP status tells."""
 
     body: Callable[[str, Address], dict[str, Any]]
     code: str | None = None
@@ -81,7 +81,7 @@ def body_for(message: Message, link: str, address: Address) -> bytes:
 
 
 def refusal(kind: str, answer: bytes) -> str:
-    """Return why a chat has not taken a message that it answered with 200; empty: it has."""
+    """Return why a chat refused a message that it answered with 200; empty if it accepted it."""
     chat = CHATS.get(kind)
     if chat is None or chat.code is None:
         return ""
@@ -96,7 +96,7 @@ def refusal(kind: str, answer: bytes) -> str:
 
 
 def mail_for(message: Message, link: str, sender: str, to: str) -> EmailMessage:
-    """Return the mail to one address; its Message-ID is the same at each try."""
+    """Return the mail to one address. Its Message-ID is the same at each try."""
     mail = EmailMessage()
     mail["From"], mail["To"] = sender, to
     mail["Subject"] = (MARK + " ".join(message.text.split()))[:200]

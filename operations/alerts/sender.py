@@ -1,8 +1,8 @@
-"""The sender of alerts: mail by SMTP, webhooks and chats by HTTP. For the upkeep's thread, and for
-tests of destinations in the Hub. Blocking for some seconds; raises StoreError only.
+"""The sender of alerts: mail by SMTP, webhooks and chats by HTTP.
 
-The clients of webhooks and of mail are loaded at the first one: they take 6 and 1 MB, of the Hub's
-memory, too.
+For the upkeep's thread, and for tests of destinations in the Hub. Blocks for some seconds. Raises
+only StoreError. The clients of webhooks and mail are loaded when they are first used: they take 6
+and 1 MB, in the Hub as well.
 """
 
 import importlib
@@ -34,14 +34,14 @@ def hub_url(hub: HubSettings) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Sender:
-    """Settings and keys of the one sender."""
+    """The sender, with its settings and keys."""
 
     mail: MailSettings
     hub_url: str
     cipher: Cipher
 
     def send(self, db: peewee.Database, message: Message) -> Result:
-        """Send a message, once."""
+        """Send a message once."""
         link = self.hub_url + message.link
         if not message.destination_id:
             address = outbox.mail_of(db, message.user_id)
@@ -58,7 +58,7 @@ class Sender:
         return _post(message, link, target, allow_private=allow_private)
 
     def test(self, db: peewee.Database, owner_id: str, destination_id: str) -> Result:
-        """Send a sample to a destination and note how it went. Raises NotFound."""
+        """Send a sample to a destination and record the result. Raises NotFound."""
         target = destinations.show(db, owner_id, destination_id)
         result = self.send(db, _sample(owner_id, destination_id, target.name, database_ms(db)))
         destinations.note_result(db, destination_id, result.text, result.took_ms, ok=result.ok)
@@ -70,7 +70,7 @@ class Sender:
         return self.send_mail(message, f"{self.hub_url}/alerts", [to])
 
     def send_mail(self, message: Message, link: str, to: Sequence[str]) -> Result:
-        """Send a mail to each of these addresses, in one session with the server."""
+        """Send a mail to each of these addresses in one session with the server."""
         if not self.mail.url:
             return Result(ok=False, text=NO_MAIL, again=False)
         if not to:

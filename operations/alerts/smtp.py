@@ -8,13 +8,13 @@ from urllib.parse import unquote, urlsplit
 
 SMTP_S = 10.0
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
-"""Hosts that get the password without TLS, too."""
+"""Hosts that get the password even without TLS."""
 SMTP_PORT, SMTPS_PORT = 587, 465
 
 
 def problem_of(url: str, mails: Sequence[EmailMessage]) -> str:
-    """Send mails in one session with the server of an address; return why it does not take all of
-    them, empty when it does."""
+    """Send mails in one session with the server of an address. Return why it does not accept all of
+    them; empty if it does."""
     try:
         _deliver(url, mails)
     except smtplib.SMTPResponseException as error:
