@@ -1,7 +1,8 @@
 """The tests' vendor as a program: `python -m tests.vendor --port=0`.
 
-With `--fork=FD` it starts a vendor for each message of a socket, so that the SDKs whose types it
-uses are imported once: arguments as JSON, with stdin and stdout as descriptors.
+With `--fork=FD` it starts a vendor for each message on a socket, so that the SDKs whose types it
+uses are imported only once. A message has the arguments as JSON, with stdin and stdout as
+descriptors.
 """
 
 import argparse
@@ -39,7 +40,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def fork_vendors(channel: socket.socket) -> None:
-    """Start vendors, each answered with its process id, until the other end is closed."""
+    """Start vendors, answering each message with the new process id, until the other end is
+    closed."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for them here
     while True:
         data, descriptors, _, _ = socket.recv_fds(channel, MESSAGE_BYTES_MAX, 2)

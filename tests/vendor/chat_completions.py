@@ -1,4 +1,4 @@
-"""The tests' vendor as a speaker of chat completions. Shapes: public API as of November 2026."""
+"""The tests' vendor in the chat completions family. Shapes: public API as of November 2026."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ HEADERS = {
 
 
 class OpenAIFamily(StrictFamily):
-    """What the two families of one vendor share: credentials, headers, errors."""
+    """The common part of the vendor's two families: credentials, headers, errors."""
 
     headers = HEADERS
 

@@ -1,8 +1,8 @@
-"""What the chat completions vendor refuses: the checks of a request.
+"""Checks of requests by the chat completions vendor.
 
-Fields and types are those of the openai SDK; here are the rules between them. Source: protocols of
-the public API as of November 2026. A field that is not known is accepted, as the real vendors of
-this family do.
+The openai SDK gives the fields and types; this module has the rules between them. Source:
+protocols of the public API as of November 2026. Unknown fields are accepted, as by the real
+vendors of this family.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ CHOICES_MAX = 128
 STOPS_MAX = 4
 TOOLS_MAX = 128
 TOOL_NAME_MAX = 64
-# Fields of other families that only a gateway's mistake can bring here.
+# Fields of other families; they can get here only by a mistake of the gateway.
 FOREIGN_FIELDS = (
     *("contents", "generationConfig", "include", "input", "instructions", "max_output_tokens"),
     *("output_config", "stop_sequences", "system", "systemInstruction", "text", "thinking"),
@@ -69,7 +69,7 @@ def _check_numbers(request: Fields) -> None:
 
 
 def _check_format(request: Fields) -> bool:
-    """Check a schema for the answer, and tell whether there is one."""
+    """Check the schema of the answer's format. Return True if there is one."""
     described = request.value.get("response_format") or {}
     if described.get("type") != "json_schema":
         return False
@@ -151,7 +151,7 @@ def _read_calls(message: Fields) -> list[str]:
 
 def _check_content(message: Fields, *, optional: bool) -> None:
     if not message.has("content"):
-        # Old function calls, refusals and audio stand in for the text of an assistant.
+        # Old function calls, refusals and audio may replace the text of an assistant.
         stands_in = any(map(message.has, ("function_call", "refusal", "audio")))
         if message.value["role"] != "assistant" or not (optional or stands_in):
             raise Refusal("required", message.at("content"), "missing")

@@ -1,7 +1,7 @@
-"""From what was asked and the script to an answer: status, headers, and the steps of its body.
+"""Composition of an answer from request and script: status, headers, and the steps of its body.
 
-Pure but for reading sample files; `perform` sends the steps. A step is bytes (an event of a
-stream, a piece of a plain body) or the way in which the connection ends there.
+Pure except for reading sample files; `perform` sends the steps. A step is bytes (an event of a
+stream, a chunk of a plain body) or the way in which the connection ends there.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def json_answer(status: int, value: Any) -> Answer:
 
 @dataclass(frozen=True, slots=True)
 class Composer:
-    """Makes the answer to one request that was found good."""
+    """The composer of the answer to one valid request."""
 
     family: StrictFamily
     route: Route
@@ -102,7 +102,7 @@ class Composer:
         return replace(self, request=request)
 
     def _instead(self) -> Answer | None:
-        """The whole answers that stand in for the asked one."""
+        """Return a whole answer that replaces the requested one, if the script asks for it."""
         script = self.script
         if script.redirect:
             answer = plain_answer(302, HTML_TYPE, HTML_PAGE)
@@ -187,7 +187,7 @@ class Composer:
         return Answer(200, kind, steps, streaming=True)
 
     def _end(self) -> tuple[int | None, Ending | None, bool]:
-        """Where the answer ends before its time, how, and whether its body is ended properly."""
+        """Return where the answer ends early, how, and whether its body is ended properly."""
         script = self.script
         for at, ending in (
             (script.cut, Ending.CUT),
@@ -221,7 +221,7 @@ class Composer:
             yield ending
 
     def _dressed(self, event: bytes) -> bytes:
-        """The event with what the script puts before it, and with its line ends."""
+        """Return the event with its line ends, preceded by what the script puts before it."""
         if self.script.comments:
             event = COMMENT + event
         if self.script.empty_data:
@@ -232,7 +232,7 @@ class Composer:
 
 
 def _array(steps: Iterable[Step]) -> Iterator[Step]:
-    """The events of a stream as elements of a JSON array, which can hold no comments."""
+    """Yield a stream's events as elements of a JSON array, which cannot contain comments."""
     mark = b"["
     for step in steps:
         if isinstance(step, Ending):
@@ -247,7 +247,7 @@ def _array(steps: Iterable[Step]) -> Iterator[Step]:
 
 
 def _bomb(answer: Answer) -> Iterator[Step]:
-    """256 MiB that a reader may skip, then the answer: about 1 MiB on the wire."""
+    """Yield 256 MiB that a reader may skip, then the answer: about 1 MiB on the wire."""
     line = b":" + b" " * 1022 + b"\n"
     block = line * 1024 if answer.content_type == STREAM_TYPE else b" " * MEBIBYTE
     for _ in range(BOMB_BLOCKS):

@@ -1,10 +1,10 @@
-"""The words by which a prompt or an upstream model name tells the vendor how to behave.
+"""The directives by which a prompt or an upstream model name tells the vendor how to behave.
 
-`[[demo ms=5 cut=3]]` in the last words of the user, or the upstream model `script.ms=5.cut=3`
-(values there hold no point); both given, the prompt's words win. A value with blanks is quoted
-like JSON: `text="one two"`. An event number counts events from 0, comments and pings apart; in an
-answer that is no stream the same number counts bytes of the body.
-Pure: text in, `Script` out.
+`[[demo ms=5 cut=3]]` in the user's last message, or the upstream model `script.ms=5.cut=3` (values
+there cannot contain dots). If both are present, the prompt's directives win. A value with blanks
+is quoted as in JSON: `text="one two"`. An event number counts events from 0, without comments and
+pings; in an answer that is not a stream the same number counts bytes of the body. Pure: text in,
+`Script` out.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Parse = Callable[[str, str | None], Any]
 
 
 class ScriptError(ValueError):
-    """A word the vendor does not know, or a value the word does not take."""
+    """An unknown directive, or a directive's invalid value."""
 
 
 def _parse_flag(word: str, value: str | None) -> bool:
@@ -90,31 +90,31 @@ def _events() -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """One field a word; None, 0 and False mean that the word was not said."""
+    """A script, with a field for each directive; None, 0 and False mean that it is absent."""
 
-    # Pace.
+    # Timing.
     first_ms: int = _number(0, DAY_MS, 0)  # before the head
     ms: int | None = _number(0, DAY_MS)  # between two events
-    slow_body: bool = _flag()  # a plain answer trickles
-    # What is said.
+    slow_body: bool = _flag()  # a plain answer is sent slowly
+    # Content.
     text: str | None = _text()
-    chunks: int | None = _number(1, EVENTS_MAX)  # so many deltas of text
-    bytes: int | None = _number(1, PIECE_BYTES_MAX)  # of so many bytes
+    chunks: int | None = _number(1, EVENTS_MAX)  # number of text deltas
+    bytes: int | None = _number(1, PIECE_BYTES_MAX)  # their size
     tools: bool = _flag()
     refusal: bool = _flag()  # the model declines
     sample: str | None = _text()  # a sample file, byte for byte
-    tokens: tuple[int, ...] | None = _counts()  # that are reported in place of the counted ones
-    tier: str | None = _text()  # of service, in each event of chat completions
+    tokens: tuple[int, ...] | None = _counts()  # reported instead of the real counts
+    tier: str | None = _text()  # service tier, in each event of chat completions
     usage: str | None = _choice("absurd", "repeated", "cumulative", "finish_chunk")
-    no_done: bool = _flag()  # the stream lacks its terminal marker
-    nothing: bool = _flag()  # a plain stop without content and usage
-    no_call_ids: bool = _flag()  # calls of chat completions have no id
+    no_done: bool = _flag()  # the stream has no terminal marker
+    nothing: bool = _flag()  # a plain stop without content or usage
+    no_call_ids: bool = _flag()  # tool calls of chat completions have no id
     flood: int | None = _number(1, MEBIBYTES_MAX)  # MiB of 4 KiB deltas at full speed
-    # How the bytes travel.
-    split: int | None = _number(1, PIECE_BYTES_MAX)  # pieces of so many bytes
+    # Bytes on the wire.
+    split: int | None = _number(1, PIECE_BYTES_MAX)  # the size of each write
     comments: bool = _flag()
     no_type: bool = _flag()  # the head has no content type
-    other_form: bool = _flag()  # events for one object, one object for events
+    other_form: bool = _flag()  # events instead of an object, or an object instead of events
     empty_data: bool = _flag()  # events without data before each event
     crlf: bool = _flag()
     gzip: bool = _flag()
@@ -150,7 +150,7 @@ PLAIN_SCRIPT = Script()
 
 
 def read_script(prompt: str, model: str) -> Script:
-    """Raises ScriptError naming the first word that is not known or has a wrong value."""
+    """Return the script. Raises ScriptError naming the first unknown directive or wrong value."""
     found: dict[str, Any] = {}
     if model.startswith(MODEL_PREFIX):
         for part in model.removeprefix(MODEL_PREFIX).split("."):

@@ -1,6 +1,6 @@
-"""The vendor's endpoints beside chat: strict checks by the SDKs' types, and answers of each.
+"""The vendor's endpoints beside chat: strict checks by the SDKs' types, and their answers.
 
-A row is a path. The words of the script come in the model's name or in the text of the request.
+Each row is a path. The directives of the script are in the model's name or in the request's text.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from tests.vendor.sdk_types import RequestType
 PIXEL = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(64)).decode()
 SOUND = b"ID3\x04" + bytes(range(256)) * 16
 MEBIBYTE = 1 << 20
-TOKENS = 8  # of every input
+TOKENS = 8  # for every input
 _GEMINI = re.compile(r"/v1beta/models/(.+):(embedContent|batchEmbedContents)")
-_SIZES = re.compile(r"mib-(\d+)")  # of a model's name: so large is its speech
+_SIZES = re.compile(r"mib-(\d+)")  # in a model's name: the size of its speech
 
 Body = dict[str, Any]
 Made = tuple[str, Any]  # content type, value or bytes or events
@@ -49,7 +49,7 @@ class Row:
 
     answer: Callable[[Body], Made]
     kind: RequestType | None = None
-    fields: frozenset[str] = frozenset()  # of a form
+    fields: frozenset[str] = frozenset()  # for a form
     needs: tuple[str, ...] = ("model",)
 
 
@@ -197,7 +197,7 @@ def _size(body: Body) -> int:
 
 
 def _silent(body: Body) -> bool:
-    """Tell whether the model is one that reports no usage."""
+    """Return True if the model reports no usage."""
     return "silent" in str(body.get("model"))
 
 
@@ -230,7 +230,7 @@ _VERBS = {"embedContent": embed_content, "batchEmbedContents": batch_embed_conte
 
 @dataclass(frozen=True, slots=True)
 class EndpointComposer(Composer):
-    """A composer whose usual answer is that of a row."""
+    """A composer whose usual answer is the row's."""
 
     made: Made = ("", None)
 
@@ -245,7 +245,7 @@ class EndpointComposer(Composer):
 
 
 def answer(request: Request, entry: Entry, request_id: str) -> Answer | None:
-    """Return the answer of an endpoint beside chat; None for any other path. Raise Refusal."""
+    """Return the answer of an endpoint beside chat; None for any other path. Raises Refusal."""
     gemini = _GEMINI.fullmatch(request.path)
     row = Row(_VERBS[gemini[2]], needs=()) if gemini else ROWS.get(request.path)
     if row is None:
@@ -288,7 +288,7 @@ def _object(request: Request, family: Any) -> Body:
 
 
 def _form(request: Request) -> Body:
-    """Return the parts of a form: texts, and files as bytes. Raise Refusal for any other body."""
+    """Return the parts of a form: texts, and files as bytes. Raises Refusal for any other body."""
     kind = request.headers.get("content-type", "")
     if not kind.startswith("multipart/form-data; boundary="):
         raise Refusal("The content type must be multipart/form-data.", kind="plain")

@@ -1,7 +1,8 @@
-"""The tests' vendor as a family: what a real vendor refuses, and what a script does to answers.
+"""The base of the tests' vendor families: a demo family with a real vendor's refusals, and hooks
+for scripts.
 
-A family of demo, with checks of credentials and requests, the real shapes of refusals, and hooks
-for the script. Each has a file of its own here.
+It adds checks of credentials and requests, the real shapes of refusals, and the hooks. Each family
+has a file of its own here.
 """
 
 from __future__ import annotations
@@ -19,15 +20,16 @@ from tests.vendor.directives import Script
 
 Path = tuple[str | int, ...]
 SIGNATURE_BYTES = 32
-BAD_KEY_PREFIX = "sk-bad"  # such an upstream key is refused, as a vendor refuses a revoked one
+BAD_KEY_PREFIX = "sk-bad"  # an upstream key like this is refused, like a revoked key
 BEARER = re.compile(r"[Bb][Ee][Aa][Rr][Ee][Rr] +(\S+)")
 JSON_TYPE = "application/json"
-# Their requests have no body: `Family.lookup` answers them.
+# Requests without a body: `Family.lookup` answers them.
 LOOKUPS = frozenset(("models", "stored", "items", "forget", "cancel"))
 
 
 class Refusal(demo.Refusal):
-    """A refusal with its place: `message` is the fact, `path` the place, `kind` what is wrong."""
+    """A refusal: `message` is the fact, `path` the place in the request, `kind` the kind of
+    fault."""
 
     def __init__(
         self,
@@ -46,15 +48,15 @@ class Refusal(demo.Refusal):
         self.code = code
         self.error_type = error_type
         self.retry_after_s = retry_after_s
-        # In a stream: its first and its last event before the fault, for a family that refers
-        # to them in the event of the error; empty where the fault comes first.
+        # In a stream: the first and the last event before the fault, for a family whose error
+        # event refers to them; empty if the fault comes first.
         self.after: tuple[bytes, bytes] = (b"", b"")
 
 
 class StrictFamily(demo.Family):
     """A family of demo with checks of requests, and with hooks for the script."""
 
-    garbage: bytes  # an event whose data is no JSON
+    garbage: bytes  # an event whose data is not JSON
     error_event_status = 503
     headers: Mapping[str, str] = {}
 
@@ -62,24 +64,24 @@ class StrictFamily(demo.Family):
         return self.find(path, headers)
 
     def admit(self, headers: Mapping[str, str]) -> None:
-        """Raise Refusal when the credential (or a version the family demands) is not right."""
+        """Raise Refusal if the credential (or a version that the family requires) is wrong."""
         raise NotImplementedError
 
     def check_content_type(self, value: str) -> None:
-        """Raise Refusal when a body of this content type is not taken."""
+        """Raise Refusal if a body of this content type is not accepted."""
         if not is_json(value):
             raise Refusal(f"The content type must be {JSON_TYPE}.", kind="plain")
 
     def scripted(
         self, request: ModelRequest, answer: ModelAnswer, script: Script
     ) -> dict[str, Any]:
-        """Return the plain answer as the script wants it."""
+        """Return the plain answer with the script's changes."""
         raise NotImplementedError
 
     def scripted_events(
         self, request: ModelRequest, answer: ModelAnswer, script: Script
     ) -> Iterator[dict[str, Any]]:
-        """Yield the events as the script wants them."""
+        """Yield the events with the script's changes."""
         raise NotImplementedError
 
     def stream(self, request: ModelRequest, answer: ModelAnswer, script: Script) -> Iterator[bytes]:
@@ -101,13 +103,13 @@ def is_json(content_type: str) -> bool:
 
 
 def bearer(headers: Mapping[str, str]) -> str:
-    """Return the key of the header `authorization`, "" without one."""
+    """Return the key of the header `authorization`; "" without one."""
     match = BEARER.fullmatch(headers.get("authorization", ""))
     return match[1] if match else ""
 
 
 def written(path: Path) -> str:
-    """Write a place as the vendors' errors name it: `contents[0].parts[1].text`."""
+    """Return a path in the spelling of the vendors' errors: `contents[0].parts[1].text`."""
     text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
     return text.removeprefix(".")
 
@@ -126,7 +128,8 @@ def without(events: Iterable[dict[str, Any]], *kinds: str) -> Iterator[dict[str,
 
 
 def is_signed(value: str | bytes, data: bytes | None = None) -> bool:
-    """Tell whether `demo.speech.sign` has made this, and of these data where they are given."""
+    """Return True if `demo.speech.sign` made this value, and, if `data` is given, from this
+    data."""
     try:
         raw = base64.b64decode(value, validate=True) if isinstance(value, str) else value
     except (binascii.Error, ValueError):

@@ -1,4 +1,4 @@
-"""Typed reading of a request's JSON: a wrong value becomes a Refusal that names its place."""
+"""Typed reading of a request's JSON: a wrong value becomes a Refusal that names its path."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 
 
 def decode_object(body: bytes) -> dict[str, Any]:
-    """Decode a JSON object strictly: no NaN, no doubled key, UTF-8 only."""
+    """Decode a JSON object strictly: no NaN, no duplicate key, UTF-8 only."""
     try:
         value = json.loads(
             body.decode("utf-8"), parse_constant=_no_constant, object_pairs_hook=_no_doubles
@@ -109,7 +109,7 @@ class Fields:
         return value
 
     def entries(self, name: str, *, filled: bool = False) -> list[Fields]:
-        """Return the objects of an array; `filled`: it must be there and hold one at least."""
+        """Return the objects of an array; `filled`: it is required and has at least one."""
         if filled:
             self.required(name)
         values = self.array(name) or []

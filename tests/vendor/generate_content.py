@@ -1,6 +1,6 @@
-"""The tests' vendor as a speaker of generate-content. Shapes: public API as of November 2026.
+"""The tests' vendor in the generate-content family. Shapes: public API as of November 2026.
 
-A stream is written as SSE; without alt=sse the composer makes the JSON array of it.
+A stream is written as SSE; without alt=sse the composer turns it into a JSON array.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ class GenerateContent(StrictFamily, demo.GenerateContent):
 
     def find(self, path: str, headers: Mapping[str, str]) -> Route | None:
         action = ACTION_PATH.fullmatch(path)
-        # An action that is not offered is not found, as a model is not.
+        # An unknown action is answered with "not found", like an unknown model.
         offered = action is None or action[3] in ACTIONS
         return super().find(path, headers) if offered else Route("unknown", argument=path)
 
     def admit(self, headers: Mapping[str, str]) -> None:
-        """Admit a key that comes as a gateway's upstream key does, too: Authorization."""
+        """Admit a key also in the header in which a gateway's upstream key comes: Authorization."""
         key = headers.get("x-goog-api-key") or bearer(headers)
         if not key:
             raise Refusal(UNREGISTERED, kind="plain", status=403)
@@ -156,7 +156,7 @@ class GenerateContent(StrictFamily, demo.GenerateContent):
 
 
 def _shown(answer: ModelAnswer, script: Script) -> ModelAnswer:
-    """Hold back what is not shown for safety."""
+    """Leave out content that a safety refusal hides."""
     return replace(answer, pieces=()) if script.refusal else answer
 
 

@@ -1,7 +1,7 @@
-"""What the generate-content vendor refuses: the checks of a request.
+"""Checks of requests by the generate-content vendor.
 
-Fields and types are checked by proto_fields before. Source: rules of the public API's
-documentation as of November 2026.
+proto_fields checks fields and types before. Source: rules in the public API's documentation as of
+November 2026.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PART_KINDS = (
     *("codeExecutionResult", "toolCall", "toolResponse"),
 )
 STRING_FORMATS = ("enum", "date-time")
-# Parameters of the query that every method of the vendor has.
+# Query parameters of every method of the vendor.
 SYSTEM_PARAMETERS = frozenset(
     (
         *("key", "alt", "$alt", "prettyPrint", "fields", "$fields", "quotaUser", "callback"),
@@ -41,7 +41,7 @@ SYSTEM_PARAMETERS = frozenset(
     )
 )
 
-# Documented for calls that another model made.
+# Documented values for calls that another model made.
 BYPASSES = tuple(
     base64.urlsafe_b64decode(value)
     for value in ("skip_thought_signature_validator", "context_engineering_is_the_way_to_go")
@@ -54,13 +54,13 @@ UNSIGNED = (
 
 @dataclass(slots=True)
 class Turn:
-    """Contents of one side in a row, as the vendor joins them."""
+    """Consecutive contents of one side, as the vendor joins them."""
 
     model: bool
     parts: list[tuple[Path, dict[str, Any]]] = field(default_factory=list)
 
     def of(self, kind: str) -> list[tuple[Path, dict[str, Any]]]:
-        """The parts of one kind and where they stand: (path, the whole part)."""
+        """Return the parts of one kind with their places: (path, the whole part)."""
         return [(path, part) for path, part in self.parts if kind in part]
 
 
@@ -76,9 +76,9 @@ def check_query(route: Route, *more: str) -> None:
 
 
 def check_request(body: dict[str, Any], route: Route) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the request by its camelCase names, and as it was sent; its words are counted.
+    """Return the request with camelCase names, and as it was sent, for counting its words.
 
-    Raises Refusal; kind "type" for what is no message of the API, else "value" or "plain".
+    Raises Refusal: kind "type" if it is not a message of the API, otherwise "value" or "plain".
     """
     check_query(route)
     if route.argument.startswith("models/"):
@@ -192,7 +192,7 @@ def _check_system(request: dict[str, Any]) -> None:
 
 
 def _check_calls(turns: list[Turn]) -> None:
-    """Function calls stand behind words of the user, and the next turn answers each of them."""
+    """Check that function calls follow content of the user, and that the next turn answers each."""
     opened: list[dict[str, Any]] = []
     for index, turn in enumerate(turns):
         answers = turn.of("functionResponse")
@@ -214,7 +214,7 @@ def _uneven() -> Refusal:
 
 
 def _check_answer(answer: dict[str, Any], path: Path, opened: list[dict[str, Any]]) -> None:
-    """Takes the call that is answered from the open ones; ids decide where both have one."""
+    """Remove the answered call from the open ones; ids decide if both have one."""
     for place, call in enumerate(opened):
         ids = call.get("id"), answer.get("id")
         if call["name"] == answer["name"] and (None in ids or ids[0] == ids[1]):
@@ -225,7 +225,7 @@ def _check_answer(answer: dict[str, Any], path: Path, opened: list[dict[str, Any
 
 
 def _check_signatures(turns: list[Turn]) -> None:
-    """The first call of each step since the last words of the user has a signature."""
+    """Check that the first call of each step since the user's last message has a signature."""
     spoken = [index for index, turn in enumerate(turns) if not turn.model and _has_news(turn)]
     for turn in turns[spoken[-1] if spoken else 0 :]:
         for _, part in turn.of("functionCall")[:1]:

@@ -1,7 +1,7 @@
-"""HTTP/1.1 as a strict server reads it, and one connection with every fault under control.
+"""A strict HTTP/1.1 server side, and one connection with every fault under control.
 
-Plain asyncio, because a scripted vendor must be able to send half a chunk, a reset or nothing.
-Knows no family and no script. Source of the rules: RFC 9112.
+Plain asyncio, because a scripted vendor must be able to send half a chunk, a reset or nothing. It
+knows neither families nor scripts. Source of the rules: RFC 9112.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ CONTENT_LENGTH = re.compile(r"[0-9]{1,12}")
 
 
 class ClientGone(Exception):
-    """The client closed the connection, or reset it."""
+    """The error of a connection that the client closed or reset."""
 
 
 class Hangup(Exception):
-    """This side has ended the connection on purpose."""
+    """The error of a connection that this side ended on purpose."""
 
 
 class BadRequest(Exception):
-    """Bytes that are no request; `request` holds what was understood of it."""
+    """The error of bytes that are not a request; `request` has the parts that could be read."""
 
     def __init__(self, status: int, problem: str, request: Request | None = None) -> None:
         super().__init__(problem)
@@ -65,9 +65,9 @@ class Request:
 
 
 class Wire(asyncio.StreamReader):
-    """One accepted connection. While `busy`, a client that closes is noticed at once.
+    """One accepted connection. While `busy`, a client's closing is noticed at once.
 
-    A client that closes its sending half only counts as gone, too.
+    A client that closes only its sending half also counts as gone.
     """
 
     def __init__(self, number: int, loop: asyncio.AbstractEventLoop) -> None:
@@ -80,7 +80,7 @@ class Wire(asyncio.StreamReader):
         self._writer: asyncio.StreamWriter | None = None
 
     def attach(self, writer: asyncio.StreamWriter) -> None:
-        # With a mark of 0 `drain` returns when the kernel has taken everything.
+        # With a high-water mark of 0, `drain` returns when the kernel has taken everything.
         writer.transport.set_write_buffer_limits(high=0)
         self._writer = writer
 
@@ -101,13 +101,13 @@ class Wire(asyncio.StreamReader):
         if self.gone_at_ms is None:
             self.gone_at_ms = time.time_ns() // 1_000_000
         if self.busy:
-            # A `drain` that waits for a client that reads no more ends only so.
+            # Otherwise a `drain` for a client that has stopped reading would never end.
             self.writer.transport.abort()
         if self._sleeper is not None and not self._sleeper.done():
             self._sleeper.set_result(None)
 
     async def pause(self, seconds: float | None) -> None:
-        """Sleeps (None: for ever); raises ClientGone as soon as the client has left."""
+        """Sleep (None: for ever). Raises ClientGone as soon as the client has closed."""
         if self.gone_at_ms is None:
             self._sleeper = sleeper = self._loop.create_future()
             timer = None
@@ -123,7 +123,7 @@ class Wire(asyncio.StreamReader):
             raise ClientGone
 
     async def send(self, data: bytes) -> None:
-        """Returns when the kernel has taken the bytes; lets other connections run."""
+        """Send bytes; return when the kernel has taken them. Lets other connections run."""
         if self.gone_at_ms is not None:
             raise ClientGone
         self.writer.write(data)
@@ -141,7 +141,7 @@ class Wire(asyncio.StreamReader):
         self.writer.transport.abort()
 
     def reset(self) -> None:
-        """Ends the connection by RST."""
+        """End the connection with RST."""
         sock = self.writer.get_extra_info("socket")
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.abort()
@@ -153,7 +153,7 @@ def _wake(sleeper: asyncio.Future[None]) -> None:
 
 
 async def read_request(wire: Wire) -> Request | None:
-    """The next request, its body whole; None when the client has ended the connection."""
+    """Return the next request with its whole body; None if the client has ended the connection."""
     try:
         async with asyncio.timeout(IDLE_TIMEOUT_S):
             head = await wire.readuntil(b"\r\n\r\n")

@@ -1,7 +1,7 @@
-"""What reached the vendor: one entry a request, in memory within bounds and, when asked, in a file.
+"""The log of requests that reached the vendor: in memory within bounds and, if enabled, in a file.
 
-The file gets its line when the request has arrived and before it is answered, so that it is true
-even when a process of the test dies; how the answer ended is in memory only.
+The file gets its line after the request has arrived and before it is answered, so that it is true
+even if a process of the test dies. The end of the answer is recorded in memory only.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Entry:
     chunks_sent: int = 0
     finished: bool = False
     gone_at_ms: int | None = None
-    fault: str | None = None  # why these bytes were no request
+    fault: str | None = None  # why these bytes were not a request
 
     def line(self) -> bytes:
         values: dict[str, Any] = {name: getattr(self, name) for name in self.__slots__}
@@ -57,7 +57,7 @@ class RequestLog:
             self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
     def arrived(self, request: Request, connection: int, fault: str | None = None) -> Entry:
-        """Makes the entry; `write` puts it into the file, when its family and model are known."""
+        """Create the entry; `write` writes it to the file once its family and model are known."""
         entry = Entry(
             n=self._next,
             at_ms=time.time_ns() // 1_000_000,

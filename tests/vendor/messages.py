@@ -1,4 +1,4 @@
-"""The tests' vendor as a speaker of messages. Shapes: public API as of November 2026."""
+"""The tests' vendor in the messages family. Shapes: public API as of November 2026."""
 
 from __future__ import annotations
 

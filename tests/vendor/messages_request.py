@@ -1,7 +1,7 @@
-"""What the messages vendor refuses: the checks of a request.
+"""Checks of requests by the messages vendor.
 
-Fields and types are those of the anthropic SDK; here are the rules between them. Source: protocols
-of the public API as of November 2026, versions 2023-06-01 and 2026-10-21.
+The anthropic SDK gives the fields and types; this module has the rules between them. Source:
+protocols of the public API as of November 2026, versions 2023-06-01 and 2026-10-21.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from tests.vendor.sdk_types import UNKNOWN, RequestType
 
 NEW_VERSION = "2026-10-21"
 VERSIONS = ("2023-06-01", NEW_VERSION)
-# In no type of the SDK any more, or there with `stream`; counting takes these three alone.
+# Fields that the SDK's types no longer have, or (`stream`) only in the subtypes.
 SAMPLING = ("temperature", "top_p", "top_k")
 OLDER = (*SAMPLING, "output_format")
 CREATE = RequestType(MessageCreateParamsBase, extra=(*OLDER, "stream"))
 COUNT = RequestType(MessageCountTokensParams, extra=OLDER)
-# Are headers on the wire.
+# On the wire these are headers.
 HEADER_FIELDS = ("betas", "fallback_credit_token", "user_profile_id", "workspace_id")
 
 MESSAGES_MAX = 100_000
@@ -47,13 +47,13 @@ BLOCKS = {
     "tool_result": ("text", "image", "document", "search_result", "tool_reference"),
 }
 PASSES = {"type": "text", "text": "x"}
-# Blocks of the vendor's own tools come back as they were sent; their insides are not checked.
+# Blocks of the vendor's own tools come back as they were sent; their content is not checked.
 SERVER_BLOCKS_END = ("server_tool_use", "_tool_result", "mcp_tool_use")
 
 
 @dataclass(slots=True)
 class Turn:
-    """Messages of one role in a row, as the vendor joins them."""
+    """Consecutive messages of one role, as the vendor joins them."""
 
     role: str
     blocks: list[Fields]
@@ -88,7 +88,7 @@ def check_request(body: dict[str, Any], version: str, *, counting: bool) -> None
 
 
 def _typed(body: dict[str, Any]) -> dict[str, Any]:
-    """Return the body without the vendor's own tools and their blocks: these are not checked."""
+    """Return the body without the vendor's own tools and their blocks, which are not checked."""
     sent = dict(body)
     if isinstance(body.get("tools"), list):
         sent["tools"] = [tool for tool in body["tools"] if not _is_hosted(tool)]
@@ -146,7 +146,7 @@ def _check_cache_marks(request: Fields) -> None:
 
 
 def _marks(value: Any) -> int:
-    """Count the marked objects inside; a schema of a tool has none of its own."""
+    """Count the objects inside that have a cache mark; the schema of a tool has none."""
     if isinstance(value, list):
         return sum(map(_marks, value))
     if not isinstance(value, dict):
@@ -156,7 +156,7 @@ def _marks(value: Any) -> int:
 
 
 def _check_last_thought(turns: list[Turn]) -> None:
-    """Raise Refusal when the thoughts before the answered calls do not come back with them."""
+    """Raise Refusal if the thinking before the answered calls does not come back with them."""
     if turns[-1].role != "user" or _type(turns[-1].blocks[0]) != "tool_result":
         return
     first = turns[-2].blocks[0]
@@ -194,7 +194,7 @@ def _check_format(request: Fields) -> None:
 
 
 def _check_closed(schema: Any, path: Path) -> None:
-    """Raise Refusal when an object of a schema of the answer may have other fields."""
+    """Raise Refusal if an object in the answer's schema allows additional fields."""
     if not isinstance(schema, dict):
         return
     if schema.get("type") == "object" and schema.get("additionalProperties") is not False:
@@ -252,7 +252,7 @@ def _read_turns(messages: list[Fields], version: str) -> list[Turn]:
         role = message.value["role"]
         blocks = _read_blocks(message, role, version)
         if role == "system":
-            continue  # stands beside the talk, and parts no turn
+            continue  # not part of the conversation, and does not separate turns
         if turns and turns[-1].role == role:
             turns[-1].blocks.extend(blocks)
         else:
@@ -318,7 +318,7 @@ def _check_source(block: Fields) -> None:
 
 
 def _check_results(turns: list[Turn]) -> None:
-    """Each tool use is answered in the very next turn, and the answers come first there."""
+    """Check that the next turn answers each tool use, and that these answers come first in it."""
     open_ids: list[str] = []
     for turn in turns:
         results = [block for block in turn.blocks if _type(block) == "tool_result"]

@@ -1,6 +1,6 @@
-"""What the vendors refuse for some of their models, by the beginning of their names.
+"""Restrictions of some of the vendors' models, by prefixes of their names.
 
-Source: the vendors' public documentation of their models. Any other name takes everything.
+Source: the vendors' public documentation of their models. Any other name accepts everything.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ OPENAI_REASONING = ("o1", "o3", "o4", "gpt-5")
 NO_REASONING = ("gpt-3.5", "gpt-4", "chatgpt-4o", "gpt-5-chat")
 NO_SCHEMAS = ("gpt-3.5", "gpt-4-", "gpt-4")
 SCHEMAS_TOO = ("gpt-4o", "gpt-4.1", "gpt-4.5")
-# What a model that reasons takes at its usual value alone.
+# Fields that a reasoning model accepts only with their default values.
 OPENAI_SAMPLING = {"temperature": 1, "top_p": 1, "frequency_penalty": 0, "presence_penalty": 0}
 
 
 def check_openai_model(request: Fields, model: str, depth: str, *, schema: bool) -> None:
-    """Raises Refusal for what this model does not take. `depth`: the field of the effort, of which
-    the first part is looked for; `schema`: a JSON schema for the answer is asked for."""
+    """Raise Refusal for what this model does not accept. `depth`: the path of the effort field, of
+    which the first part is looked up; `schema`: the request has a JSON schema for the answer."""
     reasons = model.startswith(OPENAI_REASONING) and not model.startswith(NO_REASONING)
     if model.startswith(NO_REASONING) and request.has(depth.partition(".")[0]):
         raise _unsupported(request, depth, "parameter")
@@ -46,7 +46,7 @@ def _unsupported(request: Fields, name: str, what: str) -> Refusal:
 # Messages.
 
 NO_THINKING = ("claude-3-5", "claude-3-opus", "claude-3-haiku")
-# Neither effort nor a schema for the answer.
+# Models with neither effort nor a schema for the answer.
 NO_OUTPUT_CONFIG = (
     *("claude-3", "claude-opus-4-0", "claude-opus-4-1", "claude-opus-4-2025"),
     *("claude-sonnet-4-0", "claude-sonnet-4-2025"),
@@ -61,7 +61,7 @@ MESSAGES_SAMPLING = ("temperature", "top_p", "top_k")
 
 
 def check_messages_model(request: Fields, model: str, last_role: str) -> None:
-    """Raises Refusal for what this model does not take."""
+    """Raise Refusal for what this model does not accept."""
     if not model.startswith(MESSAGES_MODELS):
         return
     thinking = request.object("thinking")
@@ -89,13 +89,13 @@ def check_messages_model(request: Fields, model: str, last_role: str) -> None:
 
 # Generate-content.
 
-# Know neither thinking nor JSON schemas beside the vendor's own dialect.
+# Models without thinking, and without JSON schemas other than the vendor's own dialect.
 GENERATE_OLD = ("gemini-1.5", "gemini-2.0")
-GENERATE_BUDGETS = ("gemini-2.5",)  # ask for thinking by a budget, not by a level
+GENERATE_BUDGETS = ("gemini-2.5",)  # thinking is set by a budget, not by a level
 
 
 def check_generate_model(request: dict[str, Any], model: str) -> None:
-    """Raises Refusal for what this model does not take."""
+    """Raise Refusal for what this model does not accept."""
     config = request.get("generationConfig", {})
     thinking = config.get("thinkingConfig")
     if (

@@ -1,6 +1,6 @@
-"""Sends one answer over one connection, at the pace and with the faults its script wants.
+"""Sending of one answer over one connection, with the timing and the faults of its script.
 
-The only place that writes an answer to a socket. Decides nothing about what is said.
+The only place that writes an answer to a socket. It does not decide about the content.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ def encode_head(answer: Answer, *, keep_alive: bool) -> bytes:
 
 
 class Performance:
-    """One answer on its way; `run` returns when it has ended properly.
+    """One answer being sent; `run` returns when it has ended properly.
 
-    Raises Hangup when the script has ended the connection, ClientGone when the client has.
+    Raises Hangup if the script ended the connection, ClientGone if the client did.
     """
 
     def __init__(self, wire: Wire, answer: Answer, entry: Entry) -> None:
@@ -51,7 +51,7 @@ class Performance:
         self._answer = answer
         self._script = answer.script
         self._entry = entry
-        self._held = b""  # the head, when it goes out with the first bytes of the body
+        self._held = b""  # the head, if it goes out with the first bytes of the body
         self._gzip = None
         if answer.headers.get("content-encoding") == "gzip":
             self._gzip = zlib.compressobj(wbits=GZIP_WINDOW_BITS)
@@ -106,7 +106,7 @@ class Performance:
         if gap_ms:
             await self._wire.pause(gap_ms / 1000)
         else:
-            await asyncio.sleep(0)  # other connections have their turn
+            await asyncio.sleep(0)  # lets other connections run
 
     async def _send_batch(self, batch: list[bytes]) -> None:
         count = len(batch)

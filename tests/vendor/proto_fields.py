@@ -1,9 +1,9 @@
 """The messages of the generate-content vendor, and the strict reading of their JSON.
 
-Here: which fields a message has, and proto3 JSON (both spellings of a name, numbers as strings,
-both base64 alphabets). Not here: what the values mean (generate_request.py). Source: proto3
-JSON mapping; fields of the official types of the google-genai SDK that its builder of requests
-for the public API passes on. Pure.
+This module knows which fields a message has, and proto3 JSON (both spellings of a name, numbers as
+strings, both base64 alphabets). generate_request.py knows what the values mean. Source: proto3
+JSON mapping; fields of the official types of the google-genai SDK that its request builder passes
+on for the public API. Pure.
 """
 
 from __future__ import annotations
@@ -43,8 +43,9 @@ Language: LANGUAGE_UNSPECIFIED PYTHON
 Outcome: OUTCOME_UNSPECIFIED OUTCOME_OK OUTCOME_FAILED OUTCOME_DEADLINE_EXCEEDED
 ServiceTier: UNSPECIFIED FLEX STANDARD PRIORITY
 """
-# A kind is a scalar, an enum, a message, "struct" (any JSON object) or "any"; with "*" it is a
-# list, with "map:" before it an object of such values. It stands before its fields.
+# The kind of a field comes before the names of the fields. A kind is a scalar, an enum, a message,
+# "struct" (any JSON object) or "any"; with a trailing "*" a list, with "map:" before it an object
+# of such values.
 MESSAGE_FIELDS = """
 CountTokensRequest: string model; Content* contents; GenerateContentRequest
     generateContentRequest
@@ -88,7 +89,7 @@ ThinkingConfig: bool includeThoughts; int32 thinkingBudget; ThinkingLevel thinki
 
 
 def _entries(text: str) -> dict[str, str]:
-    """Return what stands behind each name; further lines of it are indented."""
+    """Return the text after each name; continuation lines are indented."""
     lines = text.strip().replace("\n    ", " ").splitlines()
     return dict(line.split(": ", 1) for line in lines)
 
@@ -107,7 +108,7 @@ NAMES = {
 
 
 def read_message(message: str, value: Any, path: Path = ()) -> dict[str, Any]:
-    """The message by the camelCase names of its fields; a field that is null is left out.
+    """Return the message by the camelCase names of its fields; null fields are left out.
 
     Enums are upper case, numbers numbers, bytes decoded. Raises Refusal of the kind "type".
     """
@@ -132,7 +133,7 @@ def _read_field(kind: str, value: Any, path: Path) -> Any:
         problem = f"Message too deep. Max recursion depth reached for key '{path[-1]}'"
         raise Refusal(problem, path[:1], "type")
     if kind.endswith("*"):
-        # The vendor takes one value for a list of one.
+        # The vendor accepts a single value for a list of one.
         values = value if isinstance(value, list) else [value]
         return [_read_one(kind[:-1], inner, (*path, at)) for at, inner in enumerate(values)]
     if kind.startswith("map:"):
@@ -179,13 +180,13 @@ def _read_scalar(kind: str, value: Any, path: Path) -> Any:
 
 
 def _read_number(kind: str, value: Any) -> tuple[Any, bool]:
-    """The number, and whether it is one of this kind."""
+    """Return the number, and whether it is of this kind."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return value, False
     if kind == "float":
         if isinstance(value, str) and not NUMBER.fullmatch(value):
             return value, False
-        # A number past the largest float is read as infinite.
+        # A number beyond the largest float is read as infinite.
         fits = not isinstance(value, int) or abs(value) < 1 << 1023
         return (float(value), math.isfinite(float(value))) if fits else (value, False)
     if isinstance(value, str):

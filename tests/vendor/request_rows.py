@@ -1,4 +1,5 @@
-"""Tables of requests: rows of changes to a good one, and the place that a refusal names."""
+"""Helpers for tables of requests: changes to a valid request, and the place that the refusal
+names."""
 
 import json
 
@@ -29,7 +30,7 @@ def changed(body, changes):
 
 
 def wrong(place, value, at=None, **more):
-    """Return a row: changes, and the place that the refusal names, as a rule the changed one."""
+    """Return a row: changes, and the place that the refusal names, by default the changed one."""
     return {**more, place: value}, place if at is None else at
 
 

@@ -1,4 +1,4 @@
-"""The tests' vendor as a speaker of responses. Shapes: official types of the openai SDK."""
+"""The tests' vendor in the responses family. Shapes: official types of the openai SDK."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class Responses(OpenAIFamily, demo.Responses):
     def scripted_events(
         self, request: ModelRequest, answer: ModelAnswer, script: Script
     ) -> Iterator[dict[str, Any]]:
-        # The events that repeat the text would each be as big as a flood.
+        # Each event that repeats the text would be as big as a flood.
         repeated = answer.pieces if script.flood is None else answer.pieces[:FLOOD_PIECES_REPEATED]
         output = output_items(request, replace(answer, pieces=repeated))
         return numbered(self._scripted(request, response_events(request, answer, output), script))
@@ -110,13 +110,13 @@ class Responses(OpenAIFamily, demo.Responses):
                     queued = {**event["response"], "status": "queued"}
                     yield {"type": "queued", "response": queued}
                 continue
-            # Before the last event: who has seen that may name the response at once.
+            # Before the last event: whoever has seen it may name the response at once.
             self._keep(request, event["response"], script)
             if not script.no_done:
                 yield from (event,) * (2 if script.usage == "repeated" else 1)
 
     def compaction(self, request: ModelRequest, answer: ModelAnswer) -> dict[str, Any]:
-        """Answer a compaction: the words of the user, and one sealed item for the rest."""
+        """Answer a compaction: the user's messages, and one sealed item for the rest."""
         users = [item for item in _input_items(request) if item.get("role") == "user"]
         sealed = sign("".join(answer.pieces).encode("utf-8", "replace"))
         rest = {"id": new_id("cmp"), "type": "compaction", "encrypted_content": sealed}
@@ -132,15 +132,15 @@ class Responses(OpenAIFamily, demo.Responses):
     def refusal(self, refusal: Refusal, request_id: str) -> dict[str, Any]:
         shaped = super().refusal(refusal, request_id)
         if refusal.status == 404:
-            # The chat vendor says there that it is the model; here it is the thing of an id.
+            # The chat vendor's code is about the model; this one about the object of an id.
             shaped["error"]["code"] = refusal.code
         return shaped
 
     def error_event(self, refusal: Refusal, request_id: str) -> bytes:
-        """Encode the two events that end a broken stream; one where it has not started.
+        """Encode the two events that end a broken stream; one if it has not started.
 
-        The flat form is the one of the official types. A vendor is also seen to send the error as
-        an object; that is added when the script names an error type.
+        The flat form is that of the official types. Vendors have been seen to send the error as an
+        object too; that is added if the script names an error type.
         """
         error = self.refusal(refusal, request_id)["error"]
         first, last = (_decode_event(event) for event in refusal.after)
@@ -171,7 +171,7 @@ def _refuse_item(item: dict[str, Any]) -> None:
 
 
 def _refused(event: dict[str, Any]) -> dict[str, Any]:
-    """Return an event of a text as one of a refusal."""
+    """Return a text event as a refusal event."""
     if event["type"].startswith("output_text."):
         event["type"] = event["type"].replace("output_text", "refusal")
         del event["logprobs"]
@@ -180,7 +180,7 @@ def _refused(event: dict[str, Any]) -> dict[str, Any]:
     if event.get("part", {}).get("type") == "output_text":
         event["part"] = {"type": "refusal", "refusal": event["part"]["text"]}
     if event["type"] == "output_item.done" and event["item"]["type"] == "message":
-        # Also part of the last event.
+        # The item is also part of the last event.
         _refuse_item(event["item"])
     return event
 
@@ -212,7 +212,7 @@ def _cancel(stored: Stored) -> dict[str, Any]:
 
 
 def _input_items(request: ModelRequest) -> list[dict[str, Any]]:
-    """Return the input as the vendor stores it: typed items with ids, parts for words."""
+    """Return the input as the vendor stores it: typed items with ids, texts as parts."""
     sent = request.body.get("input") or []
     items = [{"role": "user", "content": sent}] if isinstance(sent, str) else sent
     return [_input_item(item) for item in items]

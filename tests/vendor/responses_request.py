@@ -1,7 +1,7 @@
-"""What the responses vendor refuses: the checks of a request, but for tools (responses_tools).
+"""Checks of requests by the responses vendor, except for tools (responses_tools).
 
-Fields and settings are those of the openai SDK; here are the rules between them. A field that is
-not known is refused.
+The openai SDK gives the fields and settings; this module has the rules between them. An unknown
+field is refused.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from tests.vendor.sdk_types import RequestType, fields_by_kind
 from tests.vendor.stored import Shelf
 from tests.vendor.strict_schemas import check_strict
 
-# The vendor takes these otherwise than the types have it.
+# Fields that the vendor accepts in other forms than the types say.
 OTHERWISE = ("input", "tools", "tool_choice", "text", "conversation", "prompt")
 TYPES = {
     "generate": RequestType(
         ResponseCreateParamsBase,
-        extra=(*OTHERWISE, "stream", "client_metadata"),  # the last in no type, sent by Codex
+        extra=(*OTHERWISE, "stream", "client_metadata"),  # the last: in no type, sent by Codex
         unknown=unknown_parameter,
     ),
     "count": RequestType(InputTokenCountParams, extra=OTHERWISE[:-1], unknown=unknown_parameter),
@@ -52,8 +52,8 @@ CHECKED_ITEMS = (
     *("message", "function_call", "function_call_output", "custom_tool_call"),
     *("custom_tool_call_output", "reasoning", "compaction", "item_reference"),
 )
-OLDER_FIELDS = {"status", "created_by"}  # of items as they were, and in no type
-# The insides of items of hosted tools, which come back as they were sent, are not checked.
+OLDER_FIELDS = {"status", "created_by"}  # of older items, in no type
+# Items of hosted tools come back as they were sent; their content is not checked.
 ITEM_FIELDS = fields_by_kind(*get_args(ResponseInputItemParam))
 ID_PREFIXES = {
     "message": "msg",
@@ -69,9 +69,9 @@ RESULTS = ("function_call_output", "custom_tool_call_output")
 def check_request(
     body: dict[str, Any], task: str, shelf: Shelf
 ) -> tuple[int, tuple[Tool, ...], ToolMode]:
-    """Raise Refusal for what the vendor would refuse; the shelf tells which ids are known.
+    """Raise Refusal for what the vendor would refuse; the shelf has the known ids.
 
-    Returns the tokens of the talk that is continued, the tools that may be called, and the mode.
+    Return the tokens of the continued conversation, the tools that may be called, and the mode.
     """
     request = Fields(body)
     TYPES[task].check(body)
@@ -130,7 +130,7 @@ def _read_text(request: Fields) -> dict[str, Any] | None:
 
 
 def _read_state(request: Fields, shelf: Shelf) -> tuple[int, tuple[str, ...]]:
-    """The tokens and the open calls of the talk that is continued."""
+    """Return the tokens and the open calls of the continued conversation."""
     previous = request.string("previous_response_id")
     conversation = request.value.get("conversation")
     if isinstance(conversation, dict):
@@ -165,12 +165,12 @@ def _unknown(what: str) -> Refusal:
 
 @dataclass(slots=True)
 class Talk:
-    """The items of the input so far; `open_calls` lack their result."""
+    """The items of the input so far; `open_calls` are those without a result."""
 
     shelf: Shelf
     open_calls: list[str]
     ids: set[str] = field(default_factory=set)
-    thought: str = ""  # id of a reasoning item that was the last
+    thought: str = ""  # id of the previous item if it is a reasoning item
 
     def add(self, item: Fields) -> None:
         if not item.has("type") and not item.has("role") and item.has("id"):
@@ -280,7 +280,7 @@ class Talk:
         self.thought = item.string("id") or "without id"
 
     def end(self) -> None:
-        """After the last item."""
+        """Check the state after the last item."""
         if self.thought:
             raise self._unfollowed()
 
@@ -314,7 +314,7 @@ def _check_input(request: Fields, task: str, talk: Talk) -> None:
 
 
 def _read_type(item: Fields) -> str:
-    """A message may lack its type."""
+    """Return an item's type, which a message may omit."""
     if not item.has("type") and item.has("role"):
         return "message"
     item.required("type")

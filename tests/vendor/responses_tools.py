@@ -1,7 +1,7 @@
-"""What the responses vendor accepts as tools and as the choice among them.
+"""The responses vendor's checks of tools and of the choice among them.
 
-Source: the official types of the openai SDK as of November 2026. A field that is not known is
-refused, as the real vendor refuses it.
+Source: the official types of the openai SDK as of November 2026. An unknown field is refused, as
+by the real vendor.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ TOOLS_MAX = 128
 TOOL_NAME_MAX = 64
 TOOL_FIELDS = fields_by_kind(*get_args(ToolParam))
 OURS = ("function", "custom", "namespace")
-# Tools the vendor runs itself: accepted, and never called; their insides are not checked.
+# Tools that the vendor runs itself: accepted and never called; their content is not checked.
 HOSTED = tuple(sorted(TOOL_FIELDS.keys() - set(OURS)))
-# The other words by which a choice may name a hosted tool.
+# Other names by which a choice may refer to a hosted tool.
 HOSTED_CHOICES = (*HOSTED, "computer_use")
 
 
@@ -40,7 +40,7 @@ def check_known(fields: Fields, allowed: Iterable[str]) -> None:
 
 
 def read_tools(request: Fields) -> tuple[tuple[Tool, ...], ToolMode]:
-    """The tools that may be called, and whether one must be."""
+    """Return the tools that may be called, and whether one must be."""
     entries = request.entries("tools")
     if len(entries) > TOOLS_MAX:
         raise Refusal(f"must hold {TOOLS_MAX} entries at most", request.at("tools"))

@@ -1,7 +1,7 @@
-"""Requests against the types of the official SDKs: strict, unknown keys forbidden.
+"""Checks of requests against the types of the official SDKs: strict, unknown keys forbidden.
 
-A TypedDict of an SDK says which fields a request has, of which types, and which words they take.
-Iterables are read as lists, null stands for a field that is absent.
+A TypedDict of an SDK says which fields a request has, their types, and their allowed words.
+Iterables are read as lists; null counts as an absent field.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pydantic_core import SchemaValidator, ValidationError
 
 from tests.vendor.family import Path, Refusal
 
-TAGS = (("type",), ("role",))  # tell which member of a union was meant
+TAGS = (("type",), ("role",))  # these fields tell which member of a union is meant
 EXPECTED = {
     "string_type": "a string",
     "bool_type": "a boolean",
@@ -31,7 +31,7 @@ def not_permitted(path: Path) -> Refusal:
 
 
 class RequestType:
-    """The type of a request; `extra` are fields that are not looked at here."""
+    """The type of a request; `extra` are fields that are not checked here."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class RequestType:
         self._extra = frozenset(extra)
 
     def check(self, value: Any, path: Path = ()) -> None:
-        """Raise Refusal for the first fault, at its place."""
+        """Raise Refusal for the first fault, with its path."""
         sent = value
         if isinstance(value, dict) and self._extra:
             sent = {name: value[name] for name in value if name not in self._extra}
@@ -84,7 +84,7 @@ def _adapted(node: Any, extra: str) -> Any:
     match node.get("type"):
         case "str" | "int" | "float" | "bool" | "list" | "dict":
             return {**node, "strict": True}
-        case "model":  # what a client has received; of a request only its dict arrives
+        case "model":  # a type of answers; requests contain only its dict form
             instance = {"type": "is-instance", "cls": node["cls"]}
             return {**instance, "ref": node["ref"]} if "ref" in node else instance
         case "generator":
@@ -97,7 +97,7 @@ def _adapted(node: Any, extra: str) -> Any:
 
 
 def _meant(errors: list[Any]) -> Iterator[Any]:
-    """Yield the faults but for those inside members of unions whose tags do not fit."""
+    """Yield the faults, except those inside members of unions whose tags do not match."""
     wrong = {
         error["loc"][:-1]
         for error in errors
@@ -111,7 +111,7 @@ def _meant(errors: list[Any]) -> Iterator[Any]:
 
 
 def _place(fault: Any, value: Any) -> Iterator[str | int]:
-    """Yield the path in the value: names of union members in the location are left out."""
+    """Yield the path in the value; names of union members in the location are left out."""
     loc = fault["loc"]
     for at, part in enumerate(loc):
         try:
@@ -123,7 +123,7 @@ def _place(fault: Any, value: Any) -> Iterator[str | int]:
 
 
 def fields_by_kind(*kinds: Any) -> dict[str, set[str]]:
-    """Return the fields of the members of a union, by the words of their field `type`."""
+    """Return the fields of a union's members, by the values of their field `type`."""
     fields: dict[str, set[str]] = {}
     for kind in kinds:
         hints = get_type_hints(kind)

@@ -1,6 +1,6 @@
 """The scripted vendor's server: connections, routing to the families, and its own three pages.
 
-`GET /__log` (what reached it, ndjson), `POST /__reset` (forget that), `GET /__stats`.
+`GET /__log` (the requests that reached it, ndjson), `POST /__reset` (clear that), `GET /__stats`.
 A family is one line in FAMILIES.
 """
 
@@ -26,8 +26,8 @@ from tests.vendor.messages import Messages
 from tests.vendor.perform import Performance
 from tests.vendor.responses import Responses
 
-FALLBACK = ChatCompletions()  # speaks where no family is known
-# The order decides whose a path is that two families have.
+FALLBACK = ChatCompletions()  # answers where the family is unknown
+# The first family wins a path that two families have.
 FAMILIES: tuple[StrictFamily, ...] = (Messages(), GenerateContent(), FALLBACK, Responses())
 
 BACKLOG_CONNECTIONS = 4096
@@ -36,7 +36,7 @@ DESCRIPTORS_MAX = 65_536
 
 
 def raise_descriptor_limit() -> None:
-    """A stalled call holds a descriptor; a test may want a thousand of them."""
+    """Raise the limit of descriptors: a stalled call holds one, and a test may need a thousand."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     limit = DESCRIPTORS_MAX if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS_MAX)
     if soft < limit:
@@ -53,7 +53,7 @@ class VendorServer:
         self._server: asyncio.Server | None = None
 
     async def start(self, host: str, port: int) -> int:
-        """Listens, and returns the port (a free one for 0)."""
+        """Listen; return the port (a free one for 0)."""
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(
             self._protocol, host, port, backlog=BACKLOG_CONNECTIONS
@@ -94,7 +94,7 @@ class VendorServer:
             wire.close()
 
     async def _serve_request(self, wire: Wire) -> bool:
-        """Serves one request; False when the connection is to be closed after it."""
+        """Serve one request. Return False if the connection must be closed after it."""
         try:
             request = await read_request(wire)
         except BadRequest as error:
@@ -180,12 +180,12 @@ class VendorServer:
         return Entry(0, 0, request.method, request.target, {}, "", "", wire.number)
 
     def _stats(self) -> dict[str, int]:
-        """The connection that asks is not counted."""
+        """Return the statistics; the connection that asks is not counted."""
         return {"connections": len(self._wires) - 1, "streams": self._streams}
 
 
 def _headers(request: Request) -> dict[str, str]:
-    """The headers; a key in the query, where clients of one family may send it, is one of them."""
+    """Return the headers, with a key from the query, where clients of one family may send it."""
     key = request.query.get("key")
     return request.headers if key is None else {"x-goog-api-key": key, **request.headers}
 

@@ -1,12 +1,12 @@
-"""Sessions of agents: a prompt that holds the whole plan of what the vendor says, round by round.
+"""Scripted agent sessions: a prompt contains the whole plan of the vendor's answers, round by
+round.
 
-A coding client sends its whole history with each call, so the vendor needs no memory: it looks for
-the plan (`[[session …]]`, JSON in URL-safe base64, as no shell, prompt template or JSON text
-changes it), counts the calls of tools that follow it, and plays the step that is due. What a step
-expects must stand in the history after the last call, if there was one, else the vendor refuses: a
-result that was lost or garbled on its way ends the session with a reason.
-Pure; knows the shape that a call of a tool has in each family, and nothing else of them. Imported
-by server.
+A coding client sends its whole history with each call, so the vendor needs no memory. It looks for
+the plan (`[[session …]]`, JSON in URL-safe base64, which no shell, prompt template or JSON text
+changes), counts the tool calls after it, and plays the step that is due. What a step expects must
+be in the history after the last call, if there was one. Otherwise the vendor refuses: a tool
+result that was lost or garbled on its way ends the session with a reason. Pure; knows the shape of
+tool calls in each family, and nothing else of them. Imported by server.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from tests.vendor.family import Refusal
 
 OPENING = b"[[session "
 MARK = re.compile(r"\[\[session ([A-Za-z0-9_=-]+)\]\]")
-# `type` of a call: in messages, then in responses.
+# `type` of a tool call: in messages, then in responses.
 CALL_TYPES = ("tool_use", "function_call", "custom_tool_call")
-CALL_FIELDS = ("functionCall", "function_call")  # of a part of generate-content
+CALL_FIELDS = ("functionCall", "function_call")  # in a part of generate-content
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """The due part of a session: calls to make, or the words that end it."""
+    """The due part of a session: tool calls to make, or the text that ends it."""
 
     calls: tuple[ToolCall, ...] = ()
     say: str = ""
@@ -38,7 +38,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Calls to make, or words to say; `expect` is what the results before it must hold."""
+    """Tool calls to make, or text to say; `expect` is what the preceding results must contain."""
 
     calls: tuple[tuple[str, Any], ...] = ()
     say: str = ""
@@ -52,9 +52,9 @@ def marker(steps: list[dict[str, Any]]) -> str:
 
 
 def turn(body: dict[str, Any], ask: ModelRequest) -> Turn | None:
-    """The due part of the plan in `body`; None where there is no plan or it is not for this call.
+    """Return the due part of the plan in `body`; None if there is no plan or the call is not its.
 
-    Clients ask for titles and the like beside their work: calls without tools.
+    Clients also make calls without tools, for titles and the like; these get None.
     """
     reading = _Reading()
     for word in _words(body):
@@ -79,7 +79,7 @@ def turn(body: dict[str, Any], ask: ModelRequest) -> Turn | None:
 
 
 class _Reading:
-    """The last plan of a history, and what follows the place where it was first given."""
+    """The last plan of a history, and what follows its first occurrence."""
 
     def __init__(self) -> None:
         self.plan = ""
@@ -87,7 +87,7 @@ class _Reading:
         self.after: list[str] = []
 
     def read(self, word: str | None) -> None:
-        """A string of the history, or None for a call of a tool."""
+        """Read a string of the history, or None for a tool call."""
         if word is None:
             self.calls += 1
             self.after = []
@@ -99,7 +99,7 @@ class _Reading:
 
 
 def _words(value: Any) -> Iterator[str | None]:
-    """All strings in the order of the document, and None where a call of a tool ends."""
+    """Yield all strings in the order of the document, and None where a tool call ends."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, list):
@@ -150,6 +150,6 @@ def _call(number: int, name: str, arguments: Any, offered: dict[str, Tool]) -> T
     if tool.custom:
         return ToolCall(call_id, name, str(arguments), custom=True)
     if isinstance(arguments, str):
-        # Free text, for a tool that became a function on its way here.
+        # Free text, for a tool that became a function on the way here.
         arguments = {next(iter(tool.schema.get("properties", ())), "input"): arguments}
     return ToolCall(call_id, name, json.dumps(arguments, ensure_ascii=False))

@@ -1,4 +1,4 @@
-"""The answers that a script asks for: numbered deltas, floods, refusals, counts of its own."""
+"""The answers that a script requests: numbered deltas, floods, refusals, its own usage counts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MEBIBYTE = 1024 * 1024
 
 
 def compose(request: ModelRequest, script: Script, turn: Turn | None = None) -> ModelAnswer:
-    """Compose the answer to a request, as far as script and session leave it open."""
+    """Compose the answer to a request, as far as script and session do not determine it."""
     answer = _answer(request, script, turn)
     return replace(answer, counts=_counts(answer.counts, script))
 
@@ -59,7 +59,7 @@ def _counts(counts: TokenCounts, script: Script) -> TokenCounts:
 
 
 def pieces_of(text: str, script: Script) -> tuple[str, ...]:
-    """Cut a text into deltas of the script's number and size, else of a few words each."""
+    """Cut a text into deltas of the script's number and size, by default of a few words each."""
     if script.chunks is not None and script.text is None:
         return tuple(_numbered(index, script.bytes) for index in range(script.chunks))
     if script.chunks is not None:
@@ -71,7 +71,7 @@ def pieces_of(text: str, script: Script) -> tuple[str, ...]:
 
 
 def _numbered(index: int, size_bytes: int | None) -> str:
-    """Return a delta that names its place, so that a lost or doubled one is seen."""
+    """Return a delta that contains its number, so that a lost or duplicate delta shows."""
     piece = f"{index} "
     return piece if size_bytes is None else piece.ljust(size_bytes, "x")[:size_bytes]
 

@@ -1,6 +1,6 @@
-"""What the responses vendor remembers: stored responses.
+"""The responses that the responses vendor has stored.
 
-Bounded in number and in bytes, gone with the process. Knows no HTTP and no request's shape.
+Bounded in number and in bytes, lost with the process. Knows neither HTTP nor a request's shape.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ def _encode(value: Any) -> bytes:
 
 @dataclass(slots=True)
 class Stored:
-    """A response and what a later one that continues it has to know of it."""
+    """A response, and the facts that a later response needs to continue it."""
 
     response: bytes  # JSON
     items: bytes  # JSON of its input, each item with an id
     context_tokens: int
-    open_calls: tuple[str, ...]  # call ids without a result as yet
+    open_calls: tuple[str, ...]  # call ids that have no result yet
     item_ids: frozenset[str]
     background: bool
-    waiting: bool  # in the background, and not yet asked for
+    waiting: bool  # in the background, and not retrieved yet
     size_bytes: int
 
 
 class Shelf:
-    """The last responses that were to be stored, the oldest dropped first."""
+    """The latest stored responses; the oldest are dropped first."""
 
     def __init__(self) -> None:
         self._found: OrderedDict[str, Stored] = OrderedDict()
         self._bytes = 0
 
     def put(self, response: dict[str, Any], items: list[dict[str, Any]]) -> None:
-        """Keeps a finished response; one that alone is over the bound in bytes is not kept."""
+        """Store a finished response, unless it alone exceeds the bound in bytes."""
         usage = response["usage"] or {}
         background = bool(response["background"])
         encoded, encoded_items = _encode(response), _encode(items)
@@ -65,14 +65,14 @@ class Shelf:
         return self._found.get(name)
 
     def drop(self, name: str) -> bool:
-        """False when there was nothing to drop."""
+        """Delete a response. Return False if there was none."""
         entry = self._found.pop(name, None)
         if entry is not None:
             self._bytes -= entry.size_bytes
         return entry is not None
 
     def item(self, name: str) -> dict[str, Any] | None:
-        """An item of the input or the output of a stored response."""
+        """Return an item of the input or the output of a stored response."""
         for entry in self._found.values():
             if name in entry.item_ids:
                 items: list[dict[str, Any]] = json.loads(entry.items)

@@ -1,4 +1,4 @@
-"""Which schemas the vendor of chat completions and responses takes for strict output and tools.
+"""Checks of schemas for strict output and strict tools, in chat completions and responses.
 
 Source: the public documentation of structured outputs. Imported by these two families.
 """
@@ -13,7 +13,7 @@ SCHEMA_DEPTH_MAX = 32
 
 
 def check_strict(schema: Any, path: Path, owner: str) -> None:
-    """Raises Refusal when a schema is not of the kind to which a model can be held."""
+    """Raise Refusal if the schema is not of the subset that strict mode supports."""
     code = "invalid_function_parameters" if path[0] == "tools" else "invalid_json_schema"
     waiting: list[tuple[Any, tuple[str, ...]]] = [(schema, ())]
     while waiting:

@@ -1,4 +1,4 @@
-"""What the messages family refuses, and where: one change to a good request."""
+"""Refusals of the messages family and the places they name: one change to a valid request each."""
 
 import pytest
 

@@ -1,4 +1,5 @@
-"""What the generate-content family refuses, and where: one change to a good request."""
+"""Refusals of the generate-content family and the places they name: one change to a valid request
+each."""
 
 import base64
 

@@ -1,4 +1,4 @@
-"""What single models of the vendors refuse; any other name takes everything."""
+"""Restrictions of single models of the vendors; any other name accepts everything."""
 
 import pytest
 
@@ -19,7 +19,7 @@ SCHEMA = {"response_format": {"type": "json_schema"}}
 
 
 def check(model, fields):
-    """Check fields of the family that has them."""
+    """Check a request with these fields in the family that has them."""
     if any(name in fields for name in ("generationConfig", "tools")):
         check_generate_model(fields, model)
     elif model.startswith(("claude", "another claude")):

@@ -1,4 +1,5 @@
-"""What the families of the openai SDK refuse, and where: one change to a good request."""
+"""Refusals of the openai SDK's families and the places they name: one change to a valid request
+each."""
 
 import pytest
 

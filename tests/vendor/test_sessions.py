@@ -1,4 +1,4 @@
-"""A session of an agent is played step by step, and ends where a result is lost."""
+"""Tests that a session of an agent is played step by step, and ends where a result is lost."""
 
 import json
 

@@ -1,5 +1,5 @@
-"""What other tests would not notice: the vendor refuses bad bytes, heads and words, and faults that
-leave an answer whole are played."""
+"""Tests of vendor behaviour that no other test would notice: bad bytes, heads and directives are
+refused, and faults that leave an answer whole are played."""
 
 import gzip
 import json
@@ -27,7 +27,7 @@ def upstream():
         yield running
 
 
-# Words of a script.
+# Directives of a script.
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,8 @@ def test_requests_that_are_refused_by_their_head(upstream, method, path, headers
 
 @pytest.fixture
 def stream(upstream):
-    """Returns the answer to a call with these words, a stream of raw bytes, and its chunks."""
+    """Return a function that makes a call with these directives and returns its answer and raw
+    chunks."""
 
     def call(words):
         text = f"[[demo ms=0 chunks=3 {words}]]"

@@ -1,7 +1,7 @@
 """The conversations that the messages vendor keeps for clients that ask for it (`thread`).
 
-Bounded in number, gone with the process; each message is continued as often as anybody likes.
-Imported by this folder's family.
+Bounded in number, lost with the process; each message can be continued any number of times.
+Imported by the messages family.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from tests.vendor.family import Refusal
 from tests.vendor.fields import Fields
 
 THREADS_MAX = 100
-CREATE_ONLY = ("system", "tools")  # are part of the thread, and not repeated
+CREATE_ONLY = ("system", "tools")  # part of the thread, and not repeated
 
 
 class Threads:
-    """History behind the last message of each thread, the oldest dropped first."""
+    """The history up to the last message of each thread; the oldest are dropped first."""
 
     def __init__(self) -> None:
         self._found: OrderedDict[str, dict[str, Any]] = OrderedDict()
 
     def resumed(self, body: dict[str, Any]) -> dict[str, Any]:
-        """The request with all that its thread has behind it; the same when it continues none."""
+        """Return the request with its thread's history inserted; unchanged if it continues none."""
         request = Fields(body)
         thread = request.object("thread")
         if thread is None or thread.choice("type", "create", "continue") != "continue":
