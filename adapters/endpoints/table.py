@@ -198,6 +198,3 @@ _CHAT_ROWS = frozenset({"", "completions"})
 def rows_of_name(name: str) -> frozenset[str]:
     """Return the rows that a model's name suggests, "" for chat. A guess, only for lists."""
     return next((rows for pattern, rows in _NAMED if pattern.search(name.lower())), _CHAT_ROWS)
-
-
-ROW_NAMES = tuple(dict.fromkeys(row.row for row in _ROWS))

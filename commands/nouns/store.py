@@ -7,7 +7,7 @@ from commands.store_access import Access, actor, on_store
 from commands.subcommands import Noun
 from store.db import cluster
 from store.db.database import outcome, place
-from store.values.usage_record import rfc3339
+from store.values.usage_record import rfc3339_or_none
 
 COLUMNS = (
     *("host", "writes", "state", "read_only", "cluster_size", "sync"),
@@ -51,7 +51,7 @@ def mark(access: Access, mark: str, as_json: bool) -> int:
     A command that lost the database while its change was committed prints its mark. Kept for a day.
     """
     at_ms = outcome(access.db, mark)
-    at = None if at_ms is None else rfc3339(at_ms)
+    at = rfc3339_or_none(at_ms)
     text = f"it was made at {at}" if at else f"{place(access.db)} has no such change"
     print_result(as_json, {"mark": mark, "at": at}, text)
     return 0 if at else FAILED

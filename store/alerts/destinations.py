@@ -25,7 +25,7 @@ from store.values import texts
 from store.values.cipher import Cipher
 from store.values.errors import NotFound, Refused
 from store.values.ids import new_ulid
-from store.values.usage_record import rfc3339
+from store.values.usage_record import rfc3339_or_none
 
 MAIL, WEBHOOK, TELEGRAM = "mail", "webhook", "telegram"
 KINDS = (WEBHOOK, MAIL, "slack", "feishu", "dingtalk", "wecom", TELEGRAM, "teams")
@@ -244,7 +244,7 @@ def public(destination: Destination) -> dict[str, Any]:
         "address": destination.masked,
         "last_ok": destination.last_ok,
         "last_result": destination.last_result or None,
-        "last_at": None if destination.last_ms is None else rfc3339(destination.last_ms),
+        "last_at": rfc3339_or_none(destination.last_ms),
     }
 
 

@@ -18,7 +18,7 @@ from store.db.tables.alerts import AlertDestination, AlertRule, AlertState
 from store.db.tables.users import User
 from store.values.errors import NotFound, Refused
 from store.values.ids import new_ulid
-from store.values.usage_record import rfc3339
+from store.values.usage_record import rfc3339, rfc3339_or_none
 
 GATEWAY = ""
 OWNER = "owner"
@@ -239,7 +239,7 @@ def public(rule: Rule) -> dict[str, Any]:
             {"object": item.object, "since": rfc3339(item.since_ms), "text": item.text}
             for item in rule.firings
         ],
-        "fired_at": None if rule.fired_ms is None else rfc3339(rule.fired_ms),
+        "fired_at": rfc3339_or_none(rule.fired_ms),
         "changed_at": rfc3339(rule.changed_ms),
         "changed_by": rule.changed_by,
     }

@@ -209,7 +209,7 @@ class Hosts:
         if row is not None and not row.host:
             move(connection, host, row.epoch)
             row = read_row(connection)
-        if row is not None and self._follow(row, host):
+        if self._follow(row, host):
             return False
         self._failures, self._is_used = 0, True
         return True
@@ -264,8 +264,7 @@ class Hosts:
             with self._connected(host) as connection:
                 self._probe(host, connection)
                 row = read_row(connection)
-            if row is not None:
-                self._follow(row, host)
+            self._follow(row, host)
             self._failures = 0
         except pymysql.err.MySQLError as error:
             self.states[host.name] = HostState(host.name, error=str(error.args[-1]))
@@ -291,10 +290,10 @@ class Hosts:
         if not state.writable:
             raise pymysql.err.OperationalError(READ_ONLY, f"{host.name} is read-only")
 
-    def _follow(self, row: WritingHost, host: Host) -> bool:
-        """Change to the host that a row names, if it is another one of ours. Return whether it
+    def _follow(self, row: WritingHost | None, host: Host) -> bool:
+        """Change to the host that the row names, if it is another one of ours. Return whether it
         is."""
-        named = self._by_name.get(row.host, host)
+        named = self._by_name.get(row.host, host) if row else host
         if named == host:
             return False
         self._turn_to(named)
@@ -325,8 +324,7 @@ class Hosts:
         """Return whether the row, as another host has it, now names another host."""
         for host in self._after(failed):
             with contextlib.suppress(pymysql.err.MySQLError), self._connected(host) as connection:
-                row = read_row(connection)
-                return row is not None and self._follow(row, failed)
+                return self._follow(read_row(connection), failed)
         return False
 
     def _is_dead(self, failed: Host) -> bool:
@@ -351,13 +349,12 @@ class Hosts:
                 with self._connected(host, MOVE_LIMIT_S) as connection:
                     self._probe(host, connection)
                     row = read_row(connection)
-                    if row is not None and self._follow(row, failed):
+                    if self._follow(row, failed):
                         return
                     if row is None or move(connection, host, row.epoch):
                         self._turn_to(host)
                         return
-                    row = read_row(connection)
-                    if row is not None and self._follow(row, failed):
+                    if self._follow(read_row(connection), failed):
                         return
             except pymysql.err.MySQLError as error:
                 errors.append(f"{host.name}: {error.args[-1]}")

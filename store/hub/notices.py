@@ -14,7 +14,7 @@ from store.db.tables.hub import Notice as Row
 from store.values.errors import NotFound, Refused
 from store.values.fields import Instant
 from store.values.ids import new_ulid
-from store.values.usage_record import rfc3339
+from store.values.usage_record import rfc3339, rfc3339_or_none
 
 WARNING = "warning"
 LEVELS = ("info", WARNING)
@@ -92,7 +92,7 @@ def public(notice: Notice) -> dict[str, Any]:
         "text": notice.text,
         "level": notice.level,
         "since": rfc3339(notice.since_ms),
-        "until": None if notice.until_ms is None else rfc3339(notice.until_ms),
+        "until": rfc3339_or_none(notice.until_ms),
     }
 
 

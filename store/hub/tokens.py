@@ -20,7 +20,7 @@ from store.hub.membership import user_id_of
 from store.hub.sessions import SignedIn, digest_of
 from store.values.errors import NotFound, Refused
 from store.values.ids import new_ulid
-from store.values.usage_record import rfc3339
+from store.values.usage_record import rfc3339, rfc3339_or_none
 
 PREFIX = "slt-"
 SECRET_BYTES = 30
@@ -135,8 +135,8 @@ def public(row: TokenRow) -> dict[str, Any]:
         "scopes": list(row.scopes),
         "token": f"{PREFIX}…{row.last_four}",
         "created_at": rfc3339(row.created_ms),
-        "used_at": None if row.used_ms is None else rfc3339(row.used_ms),
-        "revoked_at": None if row.revoked_ms is None else rfc3339(row.revoked_ms),
+        "used_at": rfc3339_or_none(row.used_ms),
+        "revoked_at": rfc3339_or_none(row.revoked_ms),
     }
 
 

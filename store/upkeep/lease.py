@@ -20,7 +20,7 @@ from store.db.database import (
     select_rows,
 )
 from store.db.tables.system import UpkeepRow
-from store.values.usage_record import rfc3339
+from store.values.usage_record import rfc3339_or_none
 
 INTERVAL_MS = 3_600_000
 RETRY_MS = 300_000
@@ -83,7 +83,7 @@ def state(db: peewee.Database) -> UpkeepState | None:
 def to_public(upkeep: UpkeepState) -> dict[str, Any]:
     """Return the state as commands and interfaces show it."""
     times = (upkeep.begun_ms, upkeep.ended_ms, upkeep.next_ms)
-    begun_at, ended_at, next_at = (None if at is None else rfc3339(at) for at in times)
+    begun_at, ended_at, next_at = (rfc3339_or_none(at) for at in times)
     return {
         "running": upkeep.running,
         "node": upkeep.node or None,

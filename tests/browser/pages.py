@@ -38,6 +38,7 @@ VIEWS = {
         "/admin/channels/new",
         "/?of=me",
         "/alerts",
+        "/alerts/rules/new?of=gateway&kind=spending",
         "/usage/{call}",
     ),
 }

@@ -120,14 +120,3 @@ def test_a_destination_is_made_tested_and_removed(visit, webhook):
     place.get_by_role("link", name="Remove night").click()
     page.locator("dialog").get_by_role("button", name="Remove destination").click()
     expect(place).to_have_count(0)
-
-
-@pytest.mark.parametrize("width", ["desk", "tablet", "phone"])
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_names_of_any_length_fit(visit, filled, picture, width, theme):
-    page = visit("boss", "/alerts", width, color_scheme=theme)
-    picture(page, f"alerts-{width}-{theme}")
-    assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
-    page.goto("/alerts/rules/new?of=gateway&kind=spending")
-    picture(page, f"alerts-rule-{width}-{theme}")
-    assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0

@@ -110,19 +110,6 @@ def test_an_invite_leads_to_the_first_page(visit, world, open_page):
     expect(page.locator("tbody tr").first).to_contain_text("Joined dora")
 
 
-@pytest.mark.parametrize("name", ["new", "mine", "a/keys"])
-def test_a_user_named_like_a_word_of_an_address_has_a_page(visit, world, name):
-    boss = Browser(world.hub_port)
-    boss.cookies["sluice_session"] = world.cookies_of("boss")[0]["value"]
-    boss.get("/account")
-    assert boss.api("POST", "/api/admin/users", {"name": name}).status == 201
-    page = visit("boss", "/admin/users")
-    page.locator("tr.row").filter(has=page.get_by_role("link", name=name, exact=True)).click()
-    expect(page.get_by_role("heading", level=1)).to_have_text(name)
-    page.locator(".head").get_by_role("link", name="Usage").click()
-    expect(page.locator(".chip.set")).to_contain_text(name)
-
-
 def test_a_statement_is_a_sheet_of_its_figures_alone(visit, world, picture):
     page = visit("carol", "/wallet/statement")
     shown = page.locator("section.statement").all_inner_texts()

@@ -248,7 +248,6 @@ class ChannelPage(ObjectForm):
             next=selection.next,
             search=selection.paging.search,
             paging=selection.paging,
-            place=path_of,
             opened=opened,
             margins=margins,
             results=results,
@@ -396,5 +395,4 @@ class UpstreamModelsPage(AdminPage):
             problem=self.in_words(failure.message) if failure else "",
             action=path_of("channels", name, "models"),
             back=path_of("channels", name),
-            place=path_of,
         )

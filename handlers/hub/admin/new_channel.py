@@ -213,7 +213,6 @@ class ChannelWizard(AdminPage):
             "step_path": self.step_path,
             "action": self.action,
             "cancel": self.end_path(""),
-            "place": path_of,
             "label_of": self._vendor_label,
             "option_names": ", ".join(OPTIONS),
             "rate_words": rate_words,
@@ -339,7 +338,6 @@ class ChannelWizard(AdminPage):
             "wrong": wrong,
             "cells": CELLS,
             "has_endpoint": channel_draft.has_endpoint,
-            "max_chosen": MAX_CHOSEN,
         }
 
     async def _take_models(self, do: str) -> None:
@@ -393,7 +391,6 @@ class ChannelWizard(AdminPage):
             ],
             "serving": serving,
             "cells": CELLS,
-            "pays": PAYS,
             "problems": self.problems_of(failure, ("cost_factor", "priority", "weight", "models"))
             if failure
             else {},

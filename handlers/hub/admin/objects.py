@@ -16,7 +16,6 @@ from handlers.hub.admin.object_forms import MAX_OPTIONS, FormContents, document_
 from handlers.hub.admin.price_forms import RATE_FIELDS, fallback_word, priced_meters, rate_words
 from handlers.hub.web.admin import ActionPage, AdminApi, AdminPage, ConfirmationPage, path_of
 from handlers.hub.web.base import Failure, invalid
-from handlers.hub.web.parts import At
 from operations.edits import with_status, with_use, with_use_of_limit
 from store.admin import listing
 from store.admin.kinds import KINDS
@@ -223,8 +222,6 @@ class ObjectForm(AdminPage):
             note=note,
             beside=beside,
             outdated=outdated,
-            At=At,
-            place=path_of,
             action=path_of(plural, name, "edit" if name and kind in _WITH_PAGES else ""),
             back=self.page_of(plural, name),
             fallback_word=fallback_word,

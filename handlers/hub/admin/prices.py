@@ -20,7 +20,6 @@ from handlers.hub.admin.price_import import change_prices
 from handlers.hub.web.admin import AdminApi, AdminHandler, AdminPage, path_of
 from handlers.hub.web.base import Failure, invalid
 from handlers.hub.web.formats import UNKNOWN, conditions, price_word
-from handlers.hub.web.parts import At
 from operations import catalogue, edits
 from operations.draft_models import NEEDED, DraftModel, times
 from operations.price_pull import (
@@ -40,7 +39,6 @@ from store.admin.listing import Paging
 from store.db import versions
 from store.db.database import in_snapshot
 from store.values.errors import Refused
-from store.values.pricing import format_money
 
 COLUMNS = ("input", "cache_read", "cache_write", "output")
 MODEL_PREFIX = "model "
@@ -58,7 +56,6 @@ class PriceListPage(ObjectListPage):
             "rate_prices": rate_prices,
             "price_word": price_word,
             "uses_of": uses_of,
-            "format_money": format_money,
             "is_listed": self.site.settings.money.currency == CURRENCY,
         }
 
@@ -245,7 +242,6 @@ class EditPricesPage(AdminPage):
             failure=failure,
             outdated=outdated,
             name=outdated.named.removeprefix(MODEL_PREFIX) if outdated else "",
-            At=At,
             cells=COLUMNS,
             needed=NEEDED,
             back=path_of("models"),

@@ -19,7 +19,6 @@ from conf.settings import mask, masked_rows
 from handlers.hub.admin.system_charts import CHART_HEIGHT, Hour, bar_text, charts_of, last_hours
 from handlers.hub.web.admin import ActionPage, AdminApi, AdminPage, ConfirmationPage, path_of
 from handlers.hub.web.base import Api, Failure, HubHandler, invalid
-from handlers.hub.web.parts import At
 from handlers.hub.web.site import Site
 from handlers.hub.web.zones import utc_day_text
 from operations.alerts.sender import Sender, hub_url
@@ -237,10 +236,8 @@ class SystemPage(AdminPage):
             notices=await self.store(notices.listed),
             levels=notices.LEVELS,
             ms=Instant().parse,
-            At=At,
             day_words=utc_day_text,
             here=path_of("system"),
-            place=path_of,
             RECENT_DAYS=RECENT_DAYS,
             charts=charts_of(hours),
             CHART_HEIGHT=CHART_HEIGHT,

@@ -10,14 +10,12 @@ from typing import Any
 
 from handlers.hub.web.base import Api, Failure, HubHandler, Page
 from handlers.hub.web.formats import address, money
-from handlers.hub.web.parts import At
 from operations.alerts.sender import Sender, hub_url
 from store.alerts import kinds
 from store.alerts.destinations import MAIL, WEBHOOK, Destination
 from store.alerts.rules import GATEWAY, OWNER, Rule
 
 MINE, OF_GATEWAY = "me", "gateway"
-MINUTES_OF_HOUR = 60
 SHAPES = {"off": "idle", "armed": "ok"}
 RESULTS = {"mail is not set up": "why_no_mail", "no mail address": "why_no_address"}
 MAX_NAMED = 3
@@ -82,7 +80,6 @@ class AlertPage(AlertHandler, Page):
             place=self.path,
             sentence=self.sentence,
             scope_of=self.scope_of,
-            At=At,
             shape_of=shape_of,
             icon_of=icon_of,
             message_shape=message_shape,

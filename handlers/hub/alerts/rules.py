@@ -14,7 +14,6 @@ from store.values.errors import Refused
 
 AGAIN_CHOICES = (60, 360, 1440)
 """Minutes between two messages about the same object that the form offers."""
-SPARK_HEIGHT = 18
 
 
 def setting_values(kind: str, texts: Mapping[str, str]) -> dict[str, Any]:

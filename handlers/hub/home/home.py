@@ -222,12 +222,10 @@ class OwnHomePage(Page):
             "view": view,
             "summary": view.summary,
             "price": price,
-            "nanos": format_money,
             "days_word": lambda days: days_word(self.words, days),
             "shape_of": shape_of,
             "KEY": KEY_VARIABLE,
             "query": urlencode,
-            "At": At,
             "whose": "me",
         }
         if view.first is not None:

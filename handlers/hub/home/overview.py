@@ -23,7 +23,6 @@ from handlers.hub.web.admin import AdminApi, path_of
 from handlers.hub.web.base import Failure, HubHandler, Page, invalid
 from handlers.hub.web.charts import HOUR, Column
 from handlers.hub.web.formats import STATE_SHAPES, address
-from handlers.hub.web.parts import At
 from handlers.hub.web.unfinished import forget
 from handlers.hub.web.zones import local, weekday_text
 from operations.catalogue import unpriced_uses
@@ -226,7 +225,6 @@ async def show_overview(page: Page) -> None:
         "overview.html",
         seen=seen,
         parts=seen.parts,
-        SPANS=SPANS,
         CHARGED_BY=CHARGED_BY,
         UNPRICED_ROWS=UNPRICED_ROWS,
         CHART_HEIGHT=CHART_HEIGHT,
@@ -237,7 +235,6 @@ async def show_overview(page: Page) -> None:
         median=median_of_working_days(bars, seen.at_ms) if seen.span != "today" else None,
         day_words=lambda at_ms: weekday_text(local(at_ms, UTC), page.language, short=True),
         bar_words=lambda bar: _bar_words(page, seen.span, bar),
-        nanos=format_money,
         percent=percent,
         spoken=lambda values: _spoken(page, values),
         state_shape=STATE_SHAPES,
@@ -250,7 +247,6 @@ async def show_overview(page: Page) -> None:
         set_up_hidden=page.get_cookie("set_up") == "hidden",
         DAY_MS=DAY_MS,
         two_decimals=two_decimals,
-        At=At,
         whose="gateway",
     )
 

@@ -10,7 +10,6 @@ from adapters.registry import LOSSES
 from handlers.hub.keys.keys import KeyHandler, group_to_plain, key_to_plain
 from handlers.hub.keys.setup import FIRST_CLIENT, offers_of, panels
 from handlers.hub.web.base import Failure, Page, invalid, or_refused
-from handlers.hub.web.parts import At
 from handlers.hub.web.refusals import beside
 from operations.client_settings import CLIENTS
 from store.catalog import keys, wrong_paths
@@ -21,7 +20,6 @@ from store.hub.own_keys import OwnKey
 from store.values.fields import Instant
 from store.values.ids import DAY_MS, now_ms
 from store.values.key_secrets import GIVEN_SECRET
-from store.values.pricing import format_money
 from store.values.times import NEVER, WINDOWS
 
 OVERLAPS = (keys.OVERLAP_S, 3600, 0)
@@ -142,7 +140,6 @@ class KeyFormPage(KeyHandler, Page):
             key=key,
             form=form,
             outdated=outdated,
-            At=At,
             groups=[group_to_plain(groups[name]) for name in allowed if name in groups],
             expiries=EXPIRIES,
             limit_windows=LIMIT_WINDOWS,
@@ -178,7 +175,6 @@ class KeyFormPage(KeyHandler, Page):
             secret=secret,
             rotated=rotated,
             model=native_model(offers, CLIENTS[FIRST_CLIENT].family, LOSSES),
-            format_money=format_money,
             panels=panels(
                 self.site.base_url, secret, lambda family: native_model(offers, family, LOSSES)
             ),

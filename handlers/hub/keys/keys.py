@@ -16,7 +16,6 @@ import peewee
 from handlers.hub.web.base import Api, Failure, HubHandler, Page, invalid
 from handlers.hub.web.charts import Column
 from handlers.hub.web.formats import address, failure_reason, shape_of
-from handlers.hub.web.parts import At
 from handlers.hub.web.zones import day_text, utc_day_text
 from operations.base_url_check import Diagnosis, diagnose
 from operations.edits import editor
@@ -287,7 +286,6 @@ class KeyListPage(Page):
             more=page[-1].id if len(following) > PAGE_KEYS else "",
             wrong=_misdirected_keys(current, at_ms, base_url),
             at_ms=at_ms,
-            format_money=format_money,
             client_of=client_of,
         )
 
@@ -323,7 +321,6 @@ class KeyPage(Page):
             "keys/one.html",
             key=key,
             stop=await self.store(_stop_of, me.user, key),
-            At=At,
             usage=usage,
             state=state,
             shape=STATES[state],
@@ -338,7 +335,6 @@ class KeyPage(Page):
             columns=chart_columns(usage.days, by, at_ms, key.id, self.language),
             wrong=[(path, diagnose(path.path, base_url)) for path in key.wrong],
             at_ms=at_ms,
-            format_money=format_money,
             client_of=client_of,
         )
 

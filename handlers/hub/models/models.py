@@ -18,7 +18,6 @@ from handlers.hub.models.status import (
     API_MODELS_MAX,
     CHIPS,
     CHOICES,
-    ENTRIES,
     NOT_OFFERED,
     SHAPES,
     STATES,
@@ -377,7 +376,7 @@ def unoffered_query(model: UnofferedModel) -> str:
 
 
 TEMPLATE_VALUES: Mapping[str, Any] = {
-    **{"STATES": STATES, "SHAPES": SHAPES, "ENTRIES": ENTRIES, "PAGE_MODELS": PAGE_MODELS},
+    **{"STATES": STATES, "SHAPES": SHAPES, "PAGE_MODELS": PAGE_MODELS},
     **{"DAY_MS": DAY_MS, "MOST_SEGMENTS": MOST_SEGMENTS, "CHOICES": CHOICES},
     **{"LEAST_CALLS": LEAST_CALLS, "POOR_SHARE": POOR_SHARE, "LEGEND": LEGEND},
     **{"price": price, "price_word": price_word, "first_byte": first_byte},

@@ -236,7 +236,6 @@ class WalletPage(Page):
             view=view,
             summary=view.summary,
             form=form,
-            nanos=format_money,
             columns=self._columns(view.summary.days[-CHART_DAYS:]),
             decimals=decimals_of(amounts_of(view.lines)),
             days_word=lambda days: days_word(self.words, days),
@@ -394,10 +393,10 @@ def padded(nanos: int, decimals: int, *, sign: bool = False) -> str:
 
 
 TEMPLATE_VALUES: dict[str, Any] = {
-    **{"SHAPES": SHAPES, "WALLET": WALLET, "DRAWN_PAYERS": DRAWN_PAYERS, "At": At},
+    **{"SHAPES": SHAPES, "WALLET": WALLET, "DRAWN_PAYERS": DRAWN_PAYERS},
     **{"padded": padded, "iso_day": iso_day, "charged_day": ledger.charged_day},
     **{"day_words": zones.utc_day_text, "reason_of": reason_of},
-    **{"SPEND_ORDERS": SPEND_ORDERS, "day_link": _day_link, "USED_UP": USED_UP, "EXPIRED": EXPIRED},
+    **{"SPEND_ORDERS": SPEND_ORDERS, "day_link": _day_link, "EXPIRED": EXPIRED},
 }
 
 

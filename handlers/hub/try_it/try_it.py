@@ -220,7 +220,6 @@ class TryPage(Page):
             samples=samples,
             remedies_of=remedies_of,
             shapes=STATE_SHAPES,
-            nanos=format_money,
             KEY=KEY_VARIABLE,
         )
 

@@ -278,9 +278,3 @@ def moved(span: Span, at_ms: int, steps: int) -> tuple[str, str | None] | None:
         return None
     future = last.timestamp() * 1000 >= at_ms
     return _address(first), None if future else _address(last)
-
-
-def read_span(query: Mapping[str, Sequence[str]], zone: tzinfo, read_ms: Mapping[str, int]) -> Span:
-    """Return the span of a query whose ends are `read_ms`, by name, where it has them."""
-    since, until = ((query.get(name) or [""])[0] for name in ("since", "until"))
-    return Span(since, until, read_ms.get("since"), read_ms.get("until"), zone)

@@ -12,16 +12,13 @@ from typing import Any
 from handlers.hub.access.sign_in import begin_session
 from handlers.hub.web.admin import ActionPage, AdminApi, AdminHandler, AdminPage, path_of
 from handlers.hub.web.base import Failure, HubHandler, Page, amount, invalid, or_refused
-from handlers.hub.web.parts import At
 from handlers.hub.web.throttle import TooManyTries
 from operations import invites as holders
 from store.admin import listing
 from store.hub import invites
 from store.hub.invites import EXPIRED, USED, WAITING, WITHDRAWN, InviteTerms, NewLink, OpenLink
-from store.values.pricing import format_money
 
 FIELDS = ("role", "groups", "balance")
-JOIN_FIELDS = ("name", "password")
 SHAPES: Mapping[str, str] = {WAITING: "live", USED: "ok", EXPIRED: "idle", WITHDRAWN: "idle"}
 MAX_GROUPS = 200
 SECONDS_PER_MINUTE = 60
@@ -96,8 +93,6 @@ class InvitesPage(AdminPage):
             links=links,
             shapes=SHAPES,
             WAITING=WAITING,
-            nanos=format_money,
-            place=path_of,
         )
 
     @or_refused
@@ -116,7 +111,6 @@ class InvitesPage(AdminPage):
             "users/invite_form.html",
             groups=await self.store(listing.names, "group", MAX_GROUPS),
             chosen=self.get_body_arguments("groups") if failure else ["default"],
-            place=path_of,
             **self.form_values(FIELDS, failure),
         )
 
@@ -130,9 +124,6 @@ def show_link(handler: AdminPage, new_link: NewLink, back: str) -> None:
         link=new_link.link,
         url=url_of(handler, new_link),
         back=back,
-        At=At,
-        nanos=format_money,
-        place=path_of,
     )
 
 
@@ -161,7 +152,7 @@ class ResetPage(AdminPage):
     async def refuse(self, failure: Failure | None, name: str) -> None:
         """Answer with the question; after a failure with its reason."""
         problem = self.in_words(failure.message) if failure else ""
-        self.show("users/reset.html", name=name, problem=problem, place=path_of)
+        self.show("users/reset.html", name=name, problem=problem)
 
 
 class JoinPage(Page):
@@ -229,4 +220,4 @@ class JoinPage(Page):
             texts = failure.problems or {at: failure.message}
             problems = {field: self.in_words(text) for field, text in texts.items()}
         name = self.get_body_argument("name", "")
-        self.show("users/join.html", link=link, name=name, problems=problems, At=At)
+        self.show("users/join.html", link=link, name=name, problems=problems)

@@ -21,7 +21,6 @@ from handlers.hub.web.admin import ActionPage, AdminApi, AdminPage, path_of
 from handlers.hub.web.base import Failure
 from handlers.hub.web.charts import Column
 from handlers.hub.web.formats import address, countdown, failure_reason, iso_day
-from handlers.hub.web.parts import At
 from handlers.hub.web.zones import utc_day_text
 from store.calls.reading.refusals import MoneyRefusals, money_refusals, of_today
 from store.calls.reading.sums import CallSums, sum_of, sums_by
@@ -216,7 +215,6 @@ class UserPage(AdminPage):
             parts=PARTS,
             after=after,
             why=self._why,
-            place=path_of,
             usage=lambda **query: usage_of(view.name, **query),
             reference=lambda line: wallet_page.reference_of(
                 self.words, line, "/admin/usage", user=view.name
@@ -225,16 +223,13 @@ class UserPage(AdminPage):
             shapes=STATES,
             working=WORKING,
             client_of=client_of,
-            nanos=format_money,
             decimals=wallet_page.decimals_of(wallet_page.amounts_of(view.ledger.lines)),
             left=lambda until_ms: countdown(self.words, until_ms - summary.at_ms),
             made_ms=view.access.created_ms,
             month_begin=rfc3339(day_begin_ms(summary.today.day // 100 * 100 + 1)),
-            issuer=self.site.settings.hub.oidc_issuer,
             CallRow=CallRow,
             TOKENS=TOKEN_COLUMNS,
             visible=CALL_COLUMNS,
-            call_columns=CALL_COLUMNS,
             **wallet_page.TEMPLATE_VALUES,
         )
 
@@ -244,7 +239,7 @@ class UserPage(AdminPage):
         if removal is None:
             raise failure
         self.set_status(HTTPStatus.NOT_FOUND)
-        self.show("users/removed.html", name=name, removal=removal, place=path_of, At=At)
+        self.show("users/removed.html", name=name, removal=removal)
 
     def _why(self, row: Row) -> str:
         """Return the reason of a refused call in short."""
@@ -255,7 +250,7 @@ class UserPage(AdminPage):
         if by == PAYER:
             parts = [{PLANS: day.plans, WALLET: day.wallet} for day in days]
             legend = [("c4", PLANS), ("c3", WALLET)]
-            words = {PLANS: self.words["wallet.source_plan"], WALLET: self.words["nav.wallet"]}
+            words = {PLANS: self.words["admin.f_plan"], WALLET: self.words["nav.wallet"]}
         else:
             ranked = ranked_names(view.calls.costs)
             top, rest = ranked[: len(TONES)], ranked[len(TONES) :]
@@ -385,7 +380,7 @@ class DisableKeysPage(AdminPage):
     async def get(self, name: str) -> None:
         user = await self.store(objects.load, "user", name)
         keys = await self.store(load_keys, user, now_ms())
-        self.show("users/disable_keys.html", name=name, keys=keys, place=path_of)
+        self.show("users/disable_keys.html", name=name, keys=keys)
 
     async def post(self, name: str) -> None:
         reason = self.get_body_argument("reason", "").strip()

@@ -98,6 +98,9 @@ class Confirmation:
 class AdminPage(AdminHandler, Page):
     """A page for administrators."""
 
+    def show(self, template: str, **values: Any) -> None:
+        super().show(template, **{"place": path_of, **values})
+
     def show_list(self, plural: str, part: ListPage, paging: Paging, **values: Any) -> None:
         """Answer with a page of a list."""
         defaults = {
@@ -108,7 +111,6 @@ class AdminPage(AdminHandler, Page):
             "paging": paging,
             "narrowed": False,
             "ms": Instant().parse,
-            "place": path_of,
         }
         self.show(f"admin/{plural}.html", **{**defaults, **values})
 

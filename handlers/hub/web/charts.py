@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC
+from typing import NamedTuple
 
 from tornado.escape import xhtml_escape
 from tornado.web import UIModule
@@ -121,6 +122,15 @@ class Column:
     at_ms: int | None = None
 
 
+class Plot(NamedTuple):
+    """The place of a column and its width in percent, the foot of all, and the pixels of a unit."""
+
+    left: float
+    step: float
+    low: float
+    scale: float
+
+
 class Bars(UIModule):
     """Stacked bars of a chart that needs no script. `tones`: the class of each part (c1 … c6, g1 …
     g6, warn, bad). Its plot grows with the page, its words do not. `explore`: its columns are links
@@ -157,8 +167,9 @@ class Bars(UIModule):
             for value, y in marks
         )
         step = 100 / max(len(columns), 1)
+        plot = Plot(0, step, low, scale)
         bars = "".join(
-            self._column(column, tones, (index * step, step), low, scale)
+            self._column(column, tones, plot._replace(left=index * step))
             for index, column in enumerate(columns)
         )
         if explore:
@@ -168,7 +179,7 @@ class Bars(UIModule):
             f' aria-label="{xhtml_escape(label)}">'
             f'<svg width="{self.LEFT}" height="{height}">{scale_words}</svg>'
             f'<svg class="plot" height="{height}">{lines}{bars}'
-            f"{self._over(columns, tones, low, scale)}</svg></div>"
+            f"{self._over(columns, tones, plot)}</svg></div>"
         )
 
     @staticmethod
@@ -176,22 +187,14 @@ class Bars(UIModule):
         """Return the height of a column in its unit."""
         return sum(max(part, 0) for part in parts)
 
-    def _over(
-        self, columns: Sequence[Column], tones: Sequence[str], low: float, scale: float
-    ) -> str:
+    def _over(self, columns: Sequence[Column], tones: Sequence[str], plot: Plot) -> str:
         """Return the drawing over the columns."""
         return ""
 
-    def _parts(
-        self,
-        parts: Sequence[float],
-        tones: Sequence[str],
-        position: tuple[float, float],
-        low: float,
-        scale: float,
-    ) -> str:
+    def _parts(self, parts: Sequence[float], tones: Sequence[str], plot: Plot) -> str:
         """Return the drawing of a column."""
-        (left, step), bars, top = position, "", float(low)
+        left, step, low, scale = plot
+        bars, top = "", float(low)
         for value, tone in zip(parts, tones, strict=True):
             if (column_height := value * scale) > 0:
                 top -= column_height
@@ -202,16 +205,9 @@ class Bars(UIModule):
                 )
         return bars
 
-    def _column(
-        self,
-        column: Column,
-        tones: Sequence[str],
-        position: tuple[float, float],
-        low: float,
-        scale: float,
-    ) -> str:
-        left, step = position
-        bars = self._parts(column.parts, tones, position, low, scale)
+    def _column(self, column: Column, tones: Sequence[str], plot: Plot) -> str:
+        left, step, low, _ = plot
+        bars = self._parts(column.parts, tones, plot)
         if any(column.parts):
             ground = (
                 f'<rect class="under-pointer" x="{left:.2f}%" y="{self.TOP}" width="{step:.2f}%"'
@@ -246,15 +242,9 @@ class Lines(Bars):
     def _top(parts: Sequence[float]) -> float:
         return max(parts, default=0)
 
-    def _parts(
-        self,
-        parts: Sequence[float],
-        tones: Sequence[str],
-        position: tuple[float, float],
-        low: float,
-        scale: float,
-    ) -> str:
-        (left, step), points = position, ""
+    def _parts(self, parts: Sequence[float], tones: Sequence[str], plot: Plot) -> str:
+        left, step, low, scale = plot
+        points = ""
         for value, tone in zip(parts, tones, strict=True):
             if value:
                 points += (
@@ -263,10 +253,8 @@ class Lines(Bars):
                 )
         return points
 
-    def _over(
-        self, columns: Sequence[Column], tones: Sequence[str], low: float, scale: float
-    ) -> str:
-        lines = ""
+    def _over(self, columns: Sequence[Column], tones: Sequence[str], plot: Plot) -> str:
+        lines, low, scale = "", plot.low, plot.scale
         for place, tone in enumerate(tones):
             points = "".join(
                 f"{'L' if index and columns[index - 1].parts[place] else 'M'}"

@@ -10,10 +10,12 @@ from decimal import Decimal
 from typing import Any
 from urllib.parse import urlencode
 
+from handlers.hub.web.parts import At
 from handlers.hub.web.zones import with_day_texts
 from store.admin.kinds import ENTRIES
 from store.values.ids import DAY_MS, HOUR_MS
 from store.values.meters import TOKEN_METERS
+from store.values.pricing import format_money
 
 MINUS = "−"
 UNKNOWN = "–"
@@ -196,7 +198,7 @@ def field_text(words: Mapping[str, str], name: str, value: Any) -> str:
 _ALL = (
     *(value_text, field_text, actor_text),
     *(money, count, brief, seconds, milliseconds, share, margin, text_of_size),
-    *(conditions, meter_unit, entry_names, source_text),
+    *(conditions, meter_unit, entry_names, source_text, format_money, At),
 )
 FUNCTIONS = {function.__name__: function for function in _ALL}
 """The functions that templates may call."""

@@ -15,7 +15,7 @@ from store.calls.usage_stats import Order, answerable_from_rollups, hours_of, st
 from store.db.database import in_snapshot, raw_rows
 from store.db.tables.usage import UsageByKey, UsageRow
 from store.values.ids import HOUR_MS, day_at, ulid_ms
-from store.values.usage_record import rfc3339
+from store.values.usage_record import rfc3339_or_none
 
 KINDS_MAX = 50
 _SUMMED = 2_000  # the kinds with the most calls; calls without a code are among them
@@ -56,8 +56,8 @@ def _kind_to_plain(
         first_ms, last_ms = map(ulid_ms, ends)
     return {
         **{name: row[name] for name in (*BY, "calls")},
-        "first_at": None if first_ms is None else rfc3339(first_ms),
-        "last_at": None if last_ms is None else rfc3339(last_ms),
+        "first_at": rfc3339_or_none(first_ms),
+        "last_at": rfc3339_or_none(last_ms),
         "id": None if ends is None else ends[1],
     }
 

@@ -84,15 +84,11 @@ class CallSums:
             self.first_bytes = [a + b for a, b in pairs]
 
     def plus(self, part: "CallSums", sign: int = 1) -> None:
-        """Add the sums of other calls."""
+        """Add the sums of other calls; with the sign -1 subtract those of a part."""
         for name in ("calls", *CLASSES, *_MONEY, *_TOKENS):
             setattr(self, name, getattr(self, name) + sign * getattr(part, name))
         pairs = zip(self.first_bytes, part.first_bytes, strict=True)
         self.first_bytes = [a + sign * b for a, b in pairs]
-
-    def remove(self, part: "CallSums") -> None:
-        """Subtract the sums of a part of the calls."""
-        self.plus(part, -1)
 
     @property
     def cost(self) -> str:
@@ -264,7 +260,7 @@ def _top(db: peewee.Database, by: str, filters: Filters) -> list[NamedSums]:
         if row[by] is not None:
             sums = NamedSums(name=row[by])
             sums.add(row)
-            remaining.remove(sums)
+            remaining.plus(sums, -1)
             top.append(sums)
     return [*top, remaining] if remaining.calls else top
 
@@ -289,7 +285,7 @@ def ranked_sums(db: peewee.Database, by: str, filters: Filters, top: int) -> Ran
     unnamed = named.pop("", None)
     rows = heapq.nlargest(top, named.values(), key=lambda sums: (sums.cost_nanos, sums.calls))
     for row in rows:
-        remaining.remove(row)
+        remaining.plus(row, -1)
     return RankedSums(rows, remaining, len(named) + (unnamed is not None))
 
 

@@ -187,6 +187,12 @@ def alice(hub):
 
 
 @pytest.fixture
+def key(alice):
+    """A key of alice in coding."""
+    return alice.make("laptop", group="coding")
+
+
+@pytest.fixture
 def boss(hub):
     """An administrator."""
     return hub.signed_in("boss")

@@ -1,10 +1,13 @@
 """A relay that answers as a test says, and notes what it was asked."""
 
+import contextlib
 import json
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from store.values.ids import new_ulid
+from tests.handlers.hub.browser import Browser
+from tests.support.client import wait_until
 from tests.support.ports import free_port
 
 DELTAS = ({"role": "assistant"}, {"content": "Hello "}, {"content": "there."})
@@ -93,6 +96,22 @@ class Relay:
             if self.cut and number:
                 return
         handler.wfile.write(b"0\r\n\r\n")
+
+    @contextlib.contextmanager
+    def two_running(self, browser, ask):
+        """Two calls of a user wait for their answers: `ask(twin)` makes each."""
+        self.wait.clear()
+        twins = [Browser(browser.port) for _ in range(2)]
+        for twin in twins:
+            twin.cookies, twin.xsrf = dict(browser.cookies), browser.xsrf
+        threads = [threading.Thread(target=ask, args=(twin,)) for twin in twins]
+        for thread in threads:
+            thread.start()
+        assert wait_until(lambda: len(self.asked) == 2)
+        yield
+        self.wait.set()
+        for thread in threads:
+            thread.join(10)
 
     def close(self):
         self.wait.set()

@@ -1,12 +1,13 @@
 // Cells of prices in a table: Enter goes down, Esc puts a value back, several pasted lines fill a column.
 
-/** Remembers the values that Esc puts back. */
-export function rememberCells(form) {
+export function prepareCells(form) {
   for (const input of form.querySelectorAll(".cell > input")) input.dataset.before = input.value;
+  form.addEventListener("keydown", onCellKey);
+  form.addEventListener("paste", onCellPaste);
 }
 
 /** Enter goes down a column, Esc puts the value back. */
-export function onCellKey(event) {
+function onCellKey(event) {
   if (!event.target.matches(".cell > input")) return;
   if (event.key === "Enter") {
     event.preventDefault();
@@ -21,7 +22,7 @@ export function onCellKey(event) {
 }
 
 /** Several lines fill the column downwards. */
-export function onCellPaste(event) {
+function onCellPaste(event) {
   if (!event.target.matches('.cell > input[inputmode="decimal"]')) return;
   const lines = event.clipboardData.getData("text").trim().split(/\r?\n/);
   if (lines.length < 2) return;

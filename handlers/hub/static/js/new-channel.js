@@ -1,7 +1,7 @@
 // A new channel: what a chosen vendor fills in, the keys of price cells, tests whose results come in
 // as they end. All of it works without script, by forms.
 import { api } from "./api.js";
-import { rememberCells, onCellKey, onCellPaste } from "./cells.js";
+import { prepareCells } from "./cells.js";
 import { setBusy } from "./forms.js";
 import { onFailure } from "./session.js";
 import { fetchPage } from "./visit.js";
@@ -83,9 +83,7 @@ function showAddress(form) {
 function prepareModels(form) {
   const all = form.querySelector("[data-all]");
   if (all) all.hidden = false;
-  rememberCells(form);
-  form.addEventListener("keydown", onCellKey);
-  form.addEventListener("paste", onCellPaste);
+  prepareCells(form);
   form.addEventListener("input", () => judge(form));
   form.addEventListener("change", (event) => {
     if (event.target === all) for (const box of ticks(form)) box.checked = all.checked;

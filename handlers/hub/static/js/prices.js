@@ -1,5 +1,5 @@
 // Prices of many models: cells that show what was changed, ticks for all rows. All of it works without script.
-import { onCellKey, onCellPaste, rememberCells } from "./cells.js";
+import { prepareCells } from "./cells.js";
 import { phrase } from "./words.js";
 
 function prepare(root) {
@@ -10,9 +10,7 @@ function prepare(root) {
       for (const box of form.querySelectorAll('[name="chosen"], [name="take"]')) box.checked = all.checked && !box.disabled;
     });
     if (!("cells" in form.dataset)) continue;
-    rememberCells(form);
-    form.addEventListener("keydown", onCellKey);
-    form.addEventListener("paste", onCellPaste);
+    prepareCells(form);
     form.addEventListener("input", () => judge(form));
   }
 }

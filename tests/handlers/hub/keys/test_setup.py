@@ -2,7 +2,6 @@
 
 import html
 import re
-import threading
 from pathlib import Path
 
 import pytest
@@ -10,10 +9,8 @@ import pytest
 from store.db.audit import entries
 from store.values.grants import GRANT_HEADER, GrantMaker
 from store.values.ids import now_ms
-from tests.handlers.hub.browser import Browser
 from tests.handlers.hub.conftest import COOKIE_SECRETS
 from tests.handlers.hub.overview_world import book, call, edit
-from tests.support.client import wait_until
 
 pytestmark = pytest.mark.usefixtures("world")
 
@@ -21,12 +18,6 @@ pytestmark = pytest.mark.usefixtures("world")
 @pytest.fixture
 def hub(with_relay):
     return with_relay
-
-
-@pytest.fixture
-def key(alice):
-    """A key of alice in coding."""
-    return alice.make("laptop", group="coding")
 
 
 def ask(browser, key_id, **body):
@@ -110,20 +101,10 @@ def test_without_a_model_it_is_one_native_to_the_client(alice, key, relay):
     assert relay.asked[0][2]["model"] == "gpt-5"
 
 
-def test_two_calls_at_a_time(alice, key, relay, hub):
-    relay.wait.clear()
-    others = [Browser(hub.port) for _ in range(2)]
-    for other in others:
-        other.cookies, other.xsrf = dict(alice.cookies), alice.xsrf
-    threads = [threading.Thread(target=ask, args=(other, key)) for other in others]
-    for thread in threads:
-        thread.start()
-    assert wait_until(lambda: len(relay.asked) == 2)
-    answer = ask(alice, key)
-    assert answer.status == 429 and answer.headers["Retry-After"] == "5"
-    relay.wait.set()
-    for thread in threads:
-        thread.join(10)
+def test_two_calls_at_a_time(alice, key, relay):
+    with relay.two_running(alice, lambda twin: ask(twin, key)):
+        answer = ask(alice, key)
+        assert answer.status == 429 and answer.headers["Retry-After"] == "5"
     assert ask(alice, key).status == 200
 
 

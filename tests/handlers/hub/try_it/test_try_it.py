@@ -3,13 +3,11 @@
 import http.client
 import json
 import re
-import threading
 
 import pytest
 
 from handlers.hub.web import relay_calls
 from store.values.grants import GRANT_HEADER
-from tests.handlers.hub.browser import Browser
 from tests.handlers.hub.overview_world import book, call, text_of
 from tests.support.client import wait_until
 
@@ -19,12 +17,6 @@ pytestmark = pytest.mark.usefixtures("world")
 @pytest.fixture
 def hub(with_relay):
     return with_relay
-
-
-@pytest.fixture
-def key(alice):
-    """A key of alice in coding."""
-    return alice.make("laptop", group="coding")
 
 
 def ask(browser, **body):
@@ -120,24 +112,15 @@ def test_a_key_of_somebody_else_is_none(alice, carol, relay):
 
 
 def test_two_at_a_time_a_user_and_twenty_in_all(alice, key, relay, hub, monkeypatch):
-    relay.wait.clear()
-    twins = [Browser(hub.port) for _ in range(2)]
-    for twin in twins:
-        twin.cookies, twin.xsrf = dict(alice.cookies), alice.xsrf
-    threads = [threading.Thread(target=ask, args=(twin,)) for twin in twins]
-    for thread in threads:
-        thread.start()
-    assert wait_until(lambda: len(relay.asked) == 2)
-    refused = ask(alice)
-    assert (refused.status, refused.headers["Retry-After"]) == (429, "5")
-    page = send(alice)
-    assert page.status == 429 and "Hello?" in page.text and page.headers["Retry-After"] == "5"
-    monkeypatch.setattr(relay_calls, "MAX_RUNNING", 2)
-    monkeypatch.setattr(relay_calls, "MAX_OF_USER", 9)
-    assert ask(alice).status == 429
-    relay.wait.set()
-    for thread in threads:
-        thread.join(10)
+    with relay.two_running(alice, ask):
+        refused = ask(alice)
+        assert (refused.status, refused.headers["Retry-After"]) == (429, "5")
+        page = send(alice)
+        assert page.status == 429 and "Hello?" in page.text
+        assert page.headers["Retry-After"] == "5"
+        monkeypatch.setattr(relay_calls, "MAX_RUNNING", 2)
+        monkeypatch.setattr(relay_calls, "MAX_OF_USER", 9)
+        assert ask(alice).status == 429
     assert ask(alice).status == 200 and not hub.site.relay_calls
 
 

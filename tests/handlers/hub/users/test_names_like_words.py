@@ -30,8 +30,8 @@ def test_a_user_of_any_name_has_pages_calls_and_switches(boss, api, db, name):
     api_place = f"/api/admin/users/{quote(name, safe='')}"
     assert api.call("GET", api_place).json["enabled"] is False
     assert api.call("PATCH", api_place, {"enabled": True}).json["name"] == name
-    usage = boss.get(f"/usage?of=all&user={quote(name, safe='')}").text
-    [row] = set(re.findall(r'data-id="([^"]+)"', usage))
+    usage = re.search(r'href="(/admin/usage\?user=[^"&]*)"', boss.get(place).text)[1]
+    [row] = set(re.findall(r'data-id="([^"]+)"', boss.get(html.unescape(usage)).text))
     page = boss.get(f"/usage/{row}?of=all").text
     assert place in [html.unescape(link) for link in re.findall(r'href="([^"?#]+)', page)]
     found = api.call("GET", f"/api/find?q={quote(name, safe='')}").json["items"]
