@@ -175,7 +175,7 @@ def _number(name: str, text: str, now_ms: int) -> int:
 def _duration(name: str, text: str, now_ms: int) -> int:
     ms = duration_ms(text)
     if ms is None:
-        raise invalid(name, f"{text!r} is no duration; write 500 ms or 1.5 s")
+        raise invalid(name, f"{text!r} is not a duration; write 500 ms or 1.5 s")
     return ms
 
 
