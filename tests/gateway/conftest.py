@@ -1,4 +1,5 @@
-"""Gateways as real processes, shared by a module, with one upstream; what may be broken."""
+"""Fixtures for tests of real gateway processes: gateways shared by a module, one upstream, and a
+database and a disk that a test may break."""
 
 import contextlib
 import ctypes
@@ -17,14 +18,14 @@ MS_RDONLY, MS_REMOUNT = 1, 32
 
 @pytest.fixture(scope="session")
 def vendor():
-    """The scripted vendor of all gateways."""
+    """Yield the scripted vendor of all gateways."""
     with ScriptedUpstream() as upstream:
         yield upstream
 
 
 @pytest.fixture(scope="session")
 def dead_port():
-    """A port that refuses connections, for as long as the session lasts."""
+    """Yield a port that refuses connections as long as the session lasts."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         yield taken.getsockname()[1]
@@ -32,7 +33,7 @@ def dead_port():
 
 @pytest.fixture(scope="session")
 def full_port():
-    """A port that answers no connection attempt: its queue is full."""
+    """Yield a port that answers no connection attempt, because its queue is full."""
     with contextlib.ExitStack() as stack:
         listener = stack.enter_context(socket.socket())
         listener.bind(("127.0.0.1", 0))
@@ -46,20 +47,20 @@ def full_port():
 
 @pytest.fixture(scope="session")
 def places(vendor, dead_port, full_port):
-    """Base URLs of upstreams: one that answers, two that are not reached."""
+    """Return base URLs of upstreams: one that answers, two that cannot be reached."""
     dead, full = f"http://127.0.0.1:{dead_port}", f"http://127.0.0.1:{full_port}"
     return {"vendor": vendor.url, "dead": dead, "full": full}
 
 
 @pytest.fixture(scope="session")
 def nonsense():
-    """An upstream that speaks no HTTP."""
+    """Yield an upstream that does not speak HTTP."""
     with RawUpstream(b"220 mail.example ESMTP\r\n250 hello\r\n\r\n") as upstream:
         yield upstream
 
 
 class Pool:
-    """Gateways that others go on with: of these settings, with a new document, still as started."""
+    """Running gateways that later modules reuse, with a new document, if the settings are these."""
 
     SETTINGS = (
         {},
@@ -67,7 +68,7 @@ class Pool:
         {"upstream.heartbeat_s": 0, "upstream.commit_after_s": 0},
         {"server.workers": 2, "upstream.commit_after_s": 0},
     )
-    MOST_IDLE = 2  # each looks into its store once a second
+    MOST_IDLE = 2  # each one looks into its store once a second
 
     def __init__(self, make_folder):
         self._make_folder = make_folder
@@ -115,10 +116,12 @@ def pool(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def launch(pool):
-    """launch(document, settings) -> a running gateway of the module's own objects.
+    """Return launch(document, settings), which returns a running gateway with the module's own
+    objects.
 
-    It may have served another module before, whose objects, records and log are not seen any more;
-    unless `shared=False`, for a module that kills, or judges what commands say of the whole store.
+    The gateway may have served another module before, whose objects, records and log are hidden.
+    Use `shared=False` in a module that kills processes, or that checks what commands say of the
+    whole store.
     """
     with _launching(pool) as start:
         yield start
@@ -126,7 +129,7 @@ def launch(pool):
 
 @pytest.fixture
 def launch_own(pool):
-    """The same for one test: for modules where each test needs objects of its own."""
+    """Return the same for one test, for modules where each test needs objects of its own."""
     with _launching(pool) as start:
         yield start
 
@@ -147,7 +150,7 @@ def _launching(pool):
 
 @pytest.fixture(scope="module")
 def wallets(gateway):
-    """The wallets of the module's gateway."""
+    """Yield the wallets of the module's gateway."""
     made = Wallets(gateway)
     yield made
     made.close()
@@ -155,7 +158,7 @@ def wallets(gateway):
 
 @pytest.fixture(scope="session")
 def _second_mariadb():
-    # Each commit is on the disk, as an operator must have it: what was committed stays.
+    # Each commit is flushed to the disk, as required of operators: what was committed is not lost.
     server = MariaDb("--innodb-flush-log-at-trx-commit=1")
     yield server
     server.close()
@@ -163,14 +166,16 @@ def _second_mariadb():
 
 @pytest.fixture
 def breakable_mariadb(_second_mariadb):
-    """A MariaDB that no other test uses at the same time: to be killed, frozen, made read-only."""
+    """Yield a MariaDB that no other test uses at the same time, to kill, freeze or make
+    read-only."""
     yield _second_mariadb
     _second_mariadb.restore()
 
 
 @pytest.fixture
 def small_disk(tmp_path):
-    """A file system of 16 MiB; needs the right to mount, which root in a container may lack."""
+    """Yield a file system of 16 MiB; needs the right to mount, which root in a container may
+    lack."""
     libc = ctypes.CDLL(None, use_errno=True)
     folder = tmp_path / "disk"
     folder.mkdir()
@@ -182,7 +187,7 @@ def small_disk(tmp_path):
 
 @pytest.fixture
 def remount(small_disk):
-    """remount(flags) of the small disk: 0 or MS_RDONLY."""
+    """Return remount(flags) for the small disk; flags: 0 or MS_RDONLY."""
 
     def change(flags):
         libc = ctypes.CDLL(None, use_errno=True)
@@ -193,5 +198,5 @@ def remount(small_disk):
 
 @pytest.fixture
 def read_only(remount):
-    """read_only(): from then on nothing can be written on the small disk."""
+    """Return read_only(); after its call nothing can be written on the small disk."""
     return lambda: remount(MS_RDONLY)

@@ -1,6 +1,6 @@
-"""Requests that ask for much: refused for good, or held for what there is.
+"""Requests for very much output: refused at once, or held for what the wallet has.
 
-Never an error of ours, never money that is wrong.
+They never cause an internal error or wrong amounts.
 """
 
 import json
@@ -16,13 +16,13 @@ from tests.support.wallets import check_charged, check_free, joined, owners, sec
 
 CREDIT = "1.000000003"
 PRICED, FREE, INPUT_ONLY = "priced", "free", "input-only"
-MOST = 2**31  # what may be asked for
+MOST = 2**31  # the highest number that may be requested
 BOUNDS = {
     dialects.CHAT: "max_completion_tokens", dialects.RESPONSES: "max_output_tokens",
     dialects.MESSAGES: "max_tokens", dialects.GENERATE: "max_output_tokens",
 }  # fmt: skip
 CHOICES = {dialects.CHAT: "n", dialects.GENERATE: "candidateCount"}
-# JSON text: whether it is refused here. What is not goes to the vendor, who may refuse it.
+# JSON texts, and whether the gateway refuses them. Others go to the vendor, which may refuse them.
 VALUES = {
     "9223372036854775808": True, "1e18": True, "1e400": True, "-9223372036854775809": True,
     str(MOST + 1): True, str(MOST): False, "0": False, "null": False,
@@ -33,13 +33,13 @@ CASES = [
     for family, name in fields.items()
     for value in VALUES
 ]
-# The cheap bound of a text is a token for 2 bytes, the estimate one for about 4.
+# The cheap bound assumes a token for 2 bytes of text, the estimate one for about 4.
 TEXT = "the quick brown fox jumps over the lazy dog " * 500
 ENOUGH, TOO_LITTLE = "8", "3"  # at 0.001 a token
 
 
 def owner_of(case):
-    """Each case has a wallet of its own."""
+    """Return the name of the case's owner; each case has a wallet of its own."""
     return f"owner-{CASES.index(case)}"
 
 
@@ -63,7 +63,7 @@ def gateway(launch, vendor):
 
 
 def body_with(family, model=PRICED, **numbers):
-    """The bytes of a call with these numbers, each given as JSON text."""
+    """Return the body of a call with these numbers, each in its JSON spelling."""
     body = dialects.ask(family, model)
     place = body["generationConfig"] if family == dialects.GENERATE else body
     for name in ("maxOutputTokens", "max_tokens"):

@@ -1,7 +1,8 @@
-"""Who may call, with what bytes, and what refusals say: before any upstream is asked.
+"""Admission before any upstream is asked: who may call, which bytes are accepted, what refusals
+say.
 
-One gateway with small bodies. What each dialect says of a condition stands in
-test_errors.py, what HTTP, JSON and the fields of requests may be in the tests of their packages.
+One gateway with a small limit of bodies. test_errors.py checks each dialect's wording of a
+condition; the tests of the packages check the rules of HTTP, JSON and request fields.
 """
 
 import gzip
@@ -30,7 +31,7 @@ from tests.support.dialects import (
 )
 from tests.support.documents import PRICE, channel
 
-PROXY = "127.0.0.9"  # an address of this machine that counts as a trusted proxy
+PROXY = "127.0.0.9"  # a local address that counts as a trusted proxy
 LIMIT_BYTES = 1 << 20
 SECRETS = {
     name: f"sk-test-{name}-0123456789"
@@ -90,7 +91,7 @@ def key(name, user="owner", group="all", **more):
 
 @pytest.fixture(scope="module")
 def gateway(launch, vendor):
-    """One key disabled, one revoked, one user disabled, one model off."""
+    """Return a gateway with a disabled key, a revoked key, a disabled user and a disabled model."""
     made = launch(content(vendor), SETTINGS)
     ids = key_ids(made)
     made.run("key", "disable", ids["disabled"])
@@ -120,14 +121,14 @@ def call(gateway, family=CHAT, model="open-model", headers=None, **more):
 
 
 def send(gateway, data, family=CHAT, path=None, **headers):
-    """A call of these bytes; "Content_Type" in the place of Content-Type."""
+    """Make a call with these bytes; "Content_Type" stands for Content-Type."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     path = path or path_of(family, "open-model")
     return exchange(gateway.port, "POST", path, {**credentials(family), **named}, data)
 
 
 def encoded(family=CHAT, **changes):
-    """The bytes of a good call with some fields changed."""
+    """Return the bytes of a valid call with some fields changed."""
     return json.dumps({**ask(family, "open-model"), **changes}).encode()
 
 
@@ -145,7 +146,7 @@ def check_refused_record(gateway, answer, number, **fields):
 
 @pytest.mark.parametrize(("name", "number"), [("revoked", "E04"), ("banned", "E04")])
 def test_a_known_key_that_may_not_call_is_recorded_with_the_model(gateway, name, number):
-    """Also of a packed body; other reasons: test_errors.py."""
+    """This holds for a compressed body too; other reasons: test_errors.py."""
     headers = credentials(RESPONSES, SECRETS[name])
     body = gzip.compress(encoded(RESPONSES, stream=True))
     answer = send(gateway, body, RESPONSES, Content_Encoding="gzip", **headers)
@@ -227,7 +228,7 @@ def test_a_body_is_called_json_or_refused(gateway, value, called_json):
 )  # fmt: skip
 def test_the_vendor_gets_the_plain_body_of_a_packed_one(gateway, vendor, family, stream, chunked):
     vendor.reset()
-    # "include_usage" is there already, so that nothing has to be put into a body
+    # Includes "include_usage", so that the gateway adds nothing to the body.
     options = {"stream_options": {"include_usage": True}} if family == CHAT else {}
     body = ask(family, "Org/slash-model", "[[demo ms=0]]", stream=stream, **options)
     if family != GENERATE:
@@ -257,7 +258,7 @@ PASSED_ON = (
 
 @pytest.mark.parametrize(("family", "status"), [(CHAT, 200), (GENERATE, 400)])
 def test_the_bytes_of_a_body_reach_the_vendor_as_they_are(gateway, vendor, family, status):
-    """The vendor refuses unknown fields but in chat completions."""
+    """The vendor refuses unknown fields except in chat completions."""
     vendor.reset()
     body = encoded(family).replace(b"{", b"{" + PASSED_ON, 1)
     assert send(gateway, body, family).status == status
@@ -287,7 +288,7 @@ ORDER = [
 @pytest.mark.parametrize(("method", "path", "headers", "body", "number"), [o[1:] for o in ORDER],
                          ids=[o[0] for o in ORDER])  # fmt: skip
 def test_the_first_check_decides(gateway, method, path, headers, body, number):
-    """Who waits for a "100 Continue" is refused at once."""
+    """A client that waits for "100 Continue" is refused at once."""
     with Connection(gateway.port) as connection:
         sent = {"Expect": "100-continue"} if headers.get("Content-Length") else {}
         connection.request(method, path, {**credentials(), **sent, **headers}, body)

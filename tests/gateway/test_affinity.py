@@ -1,4 +1,5 @@
-"""Conversations keep to one account; where they fall and what moves them: tests/handlers/relay."""
+"""Conversations stay with one account; tests/handlers/relay tests the choice and what changes
+it."""
 
 import contextlib
 import itertools
@@ -15,7 +16,7 @@ MODEL = "spread"
 
 @pytest.fixture(scope="module")
 def accounts():
-    """Three accounts of the model: channels on equal terms, each with two upstream keys."""
+    """Yield three accounts of the model: equal channels, each with two upstream keys."""
     with contextlib.ExitStack() as stack:
         yield [stack.enter_context(contextlib.closing(Echo())) for _ in range(3)]
 
@@ -31,7 +32,7 @@ def gateway(launch, accounts):
 
 
 def say(gateway, accounts, first, turn=1, **more):
-    """One turn of a conversation; the upstream key that it asked."""
+    """Send one turn of a conversation; return the upstream key that it used."""
     body = ask(CHAT, MODEL, **more)
     texts = [first, *(text for _ in range(turn - 1) for text in ("Yes.", "And then?"))]
     roles = itertools.cycle(("user", "assistant"))
@@ -51,7 +52,7 @@ def test_a_conversation_sticks_in_all_workers(gateway, accounts):
         assert len(keys) == 1
         used |= keys
     assert len(used) >= 5  # of six
-    # What the client names keeps together.
+    # Conversations that the client names stay together.
     assert (
         len({say(gateway, accounts, f"Part {n}", prompt_cache_key="one") for n in range(12)}) == 1
     )

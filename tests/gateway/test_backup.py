@@ -1,4 +1,5 @@
-"""A backup made while calls go on: what is restored has each recorded call once, and is right."""
+"""A backup made while calls run; the restored store has each recorded call once, and correct
+books."""
 
 import json
 import signal
@@ -20,7 +21,8 @@ LONG_MARIADB = pytest.param("mariadb", marks=pytest.mark.long)
 
 @pytest.fixture
 def node(request, tmp_path):
-    """(gateway with two workers, function that gives where to restore to)."""
+    """Yield (gateway with two workers, function that returns the arguments for a new target
+    store)."""
     settings = {"server.workers": 2, "log.level": "info"}
     fresh = None
     if request.param == "mariadb":
@@ -36,7 +38,7 @@ def node(request, tmp_path):
 
 
 def restored(gateway, file, folder, flags):
-    """The records of a restored backup, which is verified once more by the commands."""
+    """Return the records of a restored backup, after the commands have verified it."""
     said = json.loads(
         gateway.run("restore", str(file), str(folder), *flags, "--json", config=False)
     )
@@ -60,7 +62,7 @@ def test_every_call_recorded_before_its_end_is_in_it_once(node, tmp_path):
     made = []
     for number in range(BACKUPS):
         file = tmp_path / f"{number}.tar"
-        if number == 1:  # workers end, others begin, while it is made
+        if number == 1:  # workers end and start while it is made
             gateway.process.send_signal(signal.SIGHUP)
         said = json.loads(gateway.run("backup", str(file), "--json"))
         assert said["missing"] == {} and oct(file.stat().st_mode & 0o777) == "0o600"
@@ -78,7 +80,7 @@ def test_every_call_recorded_before_its_end_is_in_it_once(node, tmp_path):
         known = {record["id"]: record for record in kept}
         for record in found:
             if record["outcome"] == LOST:
-                continue  # it was running then
+                continue  # it was still running then
             was = known[record["id"]]
             assert record["cost"] == was["cost"] and record["charges"] == was["charges"]
         lost = [record["id"] for record in found if record["outcome"] == LOST]

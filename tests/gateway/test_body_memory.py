@@ -1,4 +1,5 @@
-"""Memory of a worker under unfinished bodies, packed or not: bounded, however many are sent."""
+"""A worker's memory under unfinished bodies, compressed or not: it is bounded, however many are
+sent."""
 
 import contextlib
 import gzip
@@ -24,7 +25,7 @@ KEY_SHARE_KIB = 32 << 10  # of the default of server.body_memory_bytes
 
 @pytest.fixture(scope="module")
 def gateway(launch, vendor):
-    """A process that has not read anything yet: its memory is measured."""
+    """Return a process that has not read anything yet; its memory is measured."""
     base = {
         "model": [{"name": MODEL, "price": PRICE}],
         "group": [{"name": "all"}],
@@ -47,7 +48,7 @@ def headers_of(family, name, **more):
 
 
 def unfinished(port, family, name, data, **headers):
-    """A connection with all of a body but its last byte; as much of it as is taken."""
+    """Open a connection and send a body without its last byte, or as much of it as is accepted."""
     connection = Connection(port)
     path = path_of(family, MODEL)
     connection.send(encode_head("POST", path, headers_of(family, name, **headers), data))
@@ -57,13 +58,13 @@ def unfinished(port, family, name, data, **headers):
 
 
 def readable(sockets):
-    """The places of the sockets that have something to read."""
+    """Return the indices of the sockets that have something to read."""
     ready, _, _ = select.select(sockets, [], [], 0)
     return [at for at, socket in enumerate(sockets) if socket in ready]
 
 
 def peak_kib(pid):
-    """The most memory that a process has had."""
+    """Return the peak memory of a process."""
     with open(f"/proc/{pid}/status") as status:
         lines = dict(line.split(":", 1) for line in status)
     return int(lines["VmHWM"].split()[0])
@@ -101,7 +102,7 @@ def test_unfinished_bodies_of_one_key_do_not_fill_the_memory(gateway, name, body
             for family in families
         ]
         assert call(gateway, "other", 2 * MIB).status == 200
-        # Which bodies fit into the share depends on the order of their parts.
+        # Which bodies fit into the share depends on the order in which their chunks arrive.
         sockets = [connection.socket for connection in connections]
         wait_until(lambda: len(readable(sockets)) >= BODIES - KEY_SHARE_KIB // BODY_KIB, REFUSED_S)
         refused = readable(sockets)
@@ -112,5 +113,5 @@ def test_unfinished_bodies_of_one_key_do_not_fill_the_memory(gateway, name, body
             check_refusal(answer, family, "E20", retry_after="1")
             check_record(gateway, answer, "rate_limit_exceeded")
     assert peak_kib(pid) < RESIDENT_MAX_KIB
-    assert peak_kib(pid) - idle_kib < 3 * KEY_SHARE_KIB  # nothing of refused bodies stays
+    assert peak_kib(pid) - idle_kib < 3 * KEY_SHARE_KIB  # refused bodies leave nothing behind
     wait_until(lambda: call(gateway, name, 15_000_000).status == 200)

@@ -1,4 +1,5 @@
-"""Answers and requests that take much work for each byte: they end, and others are served."""
+"""Answers and requests that need much work for each byte: they end, and other calls are served
+meanwhile."""
 
 import gzip
 import json
@@ -15,10 +16,11 @@ from tests.support.upstream import RawUpstream
 
 STREAM_BYTES, ANSWER_BYTES, REQUEST_BYTES = 4 << 20, 10_000_000, 33_000_000
 PATIENCE_S = 120
-# Half a second is promised; what else runs on the machine comes on top. It was 2.7 to 38 s, and a
-# body of markers took some hours. How long the loop is kept: tests/handlers/relay/test_running.py.
+# Half a second is promised; the machine's other load comes on top. Before the fix it was 2.7 to 38
+# s, and some hours for a body of markers. tests/handlers/relay/test_running.py checks how long the
+# loop is blocked.
 DELAY_MAX_S = 2.0
-PAUSE_S = 0.01  # between calls of another
+PAUSE_S = 0.01  # between the other calls
 
 FIRST = {"id": "c", "choices": [{"index": 0, "delta": {"role": "assistant", "content": "a"}}]}
 DATA = b"data: " + json.dumps(FIRST).encode() + b"\n\n"
@@ -35,7 +37,7 @@ def of_parts(*pieces):
 
 
 PIECES = {
-    # name: (what is repeated, how many bytes of it, what ends it)
+    # name: (repeated text, its size in bytes, terminator)
     "line-feeds": (b"\n", STREAM_BYTES, b""),
     "comments": (b":\n\n", STREAM_BYTES, b""),
     "tiny-events": (b"a\n\n", STREAM_BYTES // 4, b""),
@@ -67,7 +69,7 @@ def whole(said, *, packed=False):
     return answer(json.dumps(said).encode(), "application/json", packed=packed)
 
 
-# Answers of many empty values: (beginning, end, the name of the usage, the usage) in each family.
+# Answers with many empty values, for each family: (prefix, suffix, name of the usage, usage).
 ODD_ANSWERS = {
     dialects.CHAT: (b'{"id":"c1","model":"up","choices":[', b"usage",
            b'"prompt_tokens":1,"completion_tokens":2'),
@@ -87,7 +89,8 @@ def odd_answer(family):
 
 
 ODD = {f"odd-{family}".replace("_", "-"): family for family in dialects.ALL}
-# name -> what makes the vendor's answer, its family, the client's, whether a stream is asked for
+# name -> function that makes the vendor's answer, its family, the client's, whether the call
+# streams
 CASES = {
     **{f"packed-{name}": (lambda name=name: answer(stream_of(name), packed=True), dialects.CHAT,
         dialects.CHAT, True)
@@ -134,7 +137,8 @@ def call(gateway, family, model, body=None, *, stream=False):
 
 
 def beside_another(gateway, family, model, body=None, *, stream=False):
-    """The answer of a call beside which others, of another channel, are served in time."""
+    """Return the answer of a call, and check that calls of another channel are served in time
+    meanwhile."""
     call(gateway, dialects.CHAT, "good")
     calls, longest_s, began_s = 0, 0.0, time.monotonic()
     with ThreadPoolExecutor(1) as pool:
@@ -160,7 +164,7 @@ def test_others_are_served(gateway, name):
     answered = beside_another(gateway, family, name, stream=stream)
     if name.startswith(("packed-", "bare-")):
         assert answered.body == stream_of(name.partition("-")[2])
-    if name in ODD:  # byte for byte, but for the model's name
+    if name in ODD:  # byte for byte, except for the model's name
         assert answered.status == 200
         assert answered.body == odd_answer(family).replace(b'"up"', json.dumps(name).encode(), 1)
 
@@ -192,5 +196,5 @@ def test_large_requests_pass(gateway):
     for name, messages, tools in large_requests():
         body = encoded(messages, tools).replace(b'"m"', b'"good"', 1)
         answered = beside_another(gateway, dialects.CHAT, "good", body)
-        # The vendor of the tests takes 128 tools.
+        # The tests' vendor accepts 128 tools.
         assert answered.status == 200 or b"must hold 1 to 128" in answered.body, name

@@ -1,4 +1,5 @@
-"""Channels are changed while calls run: those end as they began, new ones have what is new."""
+"""Channels that change while calls run: running calls end as they started, new ones use the new
+values."""
 
 import contextlib
 import json
@@ -12,7 +13,7 @@ from tests.support.documents import channel, document
 from tests.support.echo import CHUNK, Echo, answer_of
 from tests.support.upstream import STREAM_HEAD, RawUpstream
 
-CHANGES_AFTER_S = 2.5  # a running gateway has taken them in
+CHANGES_AFTER_S = 2.5  # by then a running gateway has applied them
 LAST = json.dumps(CHUNK).encode()
 PIECE = LAST.replace(b'"stop"', b"null")
 CHANGES = {
@@ -46,7 +47,7 @@ def gateway(launch, upstreams):
 
 
 class Stream:
-    """A streamed call that is half way."""
+    """A streamed call in progress."""
 
     def __init__(self, gateway, upstream, model):
         self.client = Connection(gateway.port)
@@ -58,7 +59,7 @@ class Stream:
         assert b"Hi" in self.client.read_chunk()
 
     def end(self):
-        """The rest of what the client gets."""
+        """Return the rest of what the client receives."""
         self.peer.chunk(b"data: %b\n\ndata: [DONE]\n\n" % LAST)
         self.peer.send(b"0\r\n\r\n")
         self.client.read_body(self.answer)
@@ -69,7 +70,8 @@ class Stream:
 
 @pytest.fixture(scope="module")
 def changed(gateway, upstreams, elsewhere):
-    """What running streams got after all channels had changed, and what runs meanwhile."""
+    """Return what running streams received after all channels had changed, and /status
+    meanwhile."""
     streams = {name: Stream(gateway, one, name) for name, one in upstreams.items()}
     for name, words in CHANGES.items():
         more = (f"base_url={elsewhere.url}",) if name == "moved" else ()

@@ -1,5 +1,5 @@
-"""Requests as a channel gets them: its own edits, before hold and features; fields that its server
-does not know; headers taken away; time-outs of its own."""
+"""Requests as a channel receives them: the channel's own edits, applied before hold and features;
+without fields that its server does not know; with headers removed; with time-outs of its own."""
 
 import contextlib
 import json
@@ -13,10 +13,10 @@ from tests.support.documents import channel, document
 from tests.support.echo import GOOD, Echo, answer_of
 from tests.support.wallets import joined, owners, secret_of
 
-PRICE = {"input": "0", "output": "10"}  # of a million tokens
-POOR = "0.002"  # 200 tokens: less than the shortest answer that a call without a bound may begin
+PRICE = {"input": "0", "output": "10"}  # for a million tokens
+POOR = "0.002"  # 200 tokens: less than the minimum for a call without a bound
 PRIORITY = {"service_tier": "priority"}
-# whichever of them a translation writes
+# A translation writes one of these.
 SHORT = {"max_tokens": 100, "max_completion_tokens": 100}
 EDITS = {
     "cheap": {"set": SHORT},
@@ -28,7 +28,7 @@ EDITS = {
 
 
 def refusing(request):
-    """Answer as a server that knows neither of two fields."""
+    """Answer like a server that knows neither of two fields."""
     unknown = [name for name in ("prompt_cache_key", "logit_bias") if f'"{name}"' in request]
     message = "".join(f"{name}: Extra inputs are not permitted" for name in unknown)
     return answer_of(400, {"detail": message}) if unknown else GOOD
@@ -44,7 +44,7 @@ def late(request):
 
 @pytest.fixture(scope="module")
 def upstreams():
-    """model -> the upstream of its channel."""
+    """Yield the upstream of each model's channel, by model."""
     with contextlib.ExitStack() as stack:
         names = [*EDITS, "second", "strict", "late", "slow", "headers"]
         opened = {name: stack.enter_context(contextlib.closing(Echo())) for name in names}

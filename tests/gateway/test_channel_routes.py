@@ -76,7 +76,7 @@ def test_headers_of_a_channel_are_sent_and_take_the_place_of_others(gateway, pla
     call(gateway, "replaced", MESSAGES, {"anthropic-version": "2023-06-01"})
     versions = [value for name, value in lines_of(plain.requests[-1]) if name.endswith("version")]
     assert versions == [OURS["Anthropic-Version"]]
-    # A client does not learn them from the upstream's words.
+    # A client does not see these secrets, even if the upstream repeats them.
     good, plain.answer = plain.answer, answer_of(400, {"error": {"message": f"bad {SECRET}"}})
     refused = call(gateway, "headers")
     plain.answer = good
@@ -112,7 +112,7 @@ def test_nothing_of_it_is_printed_or_logged(gateway):
 
 
 def test_a_refused_key_is_checked_by_the_channels_own_way(gateway, tls, proxy):
-    """Last, for the key is aside then."""
+    """This test is the last one, because it suspends the key."""
     before, asked = len(tls.requests), len(proxy.asked)
     tls.answer = answer_of(401, {"error": {"message": "Incorrect API key provided"}})
     assert call(gateway, "tunnel").status == 502

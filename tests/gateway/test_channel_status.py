@@ -1,4 +1,4 @@
-"""The status of channels with real processes: down and back, restarts, two workers, probes."""
+"""The status of channels with real processes: down and up again, restarts, two workers, probes."""
 
 import json
 import os
@@ -51,13 +51,13 @@ def store(tmp_path):
 
 
 def call(gateway, model="m1"):
-    """The status of one call over a connection of its own: workers take turns by chance."""
+    """Return the status of one call on a new connection; chance decides which worker gets it."""
     body = ask(CHAT, model)
     return exchange(gateway.port, "POST", PATHS[CHAT], credentials(CHAT), body).status
 
 
 def status_of(gateway, model="m1"):
-    """What `channel list` says of the first channel that serves a model."""
+    """Return what `channel list` says of the first channel that serves a model."""
     for item in json.loads(gateway.run("channel", "list", "--json")):
         for one in item["status"]:
             if one["model"] == model:
@@ -74,7 +74,7 @@ def wait_for(condition, timeout_s=30.0):
 
 
 def owners(db):
-    """The processes that show an open breaker."""
+    """Return the processes that report an open breaker."""
     return {one.journal_id for one in snapshot_read(db, lambda: all_open(db))}
 
 
@@ -88,7 +88,7 @@ def test_down_through_a_restart_and_back(start, store, upstream):
     assert call(gateway) == 200
     wait_for(lambda: status_of(gateway)["windows"]["5m"]["calls"] == 1)
     upstream.way = "500"
-    # Each worker opens its circuit after CONSECUTIVE_FAULTS of its own, and tries all the same.
+    # Each worker opens its circuit after CONSECUTIVE_FAULTS of its own, and still tries channels.
     wait_for(lambda: call(gateway) and len(owners(store)) == 2)
     assert upstream.asked.count("500") >= CONSECUTIVE_FAULTS * 2
     down = wait_for(lambda: (s := status_of(gateway))["state"] == "down" and s)
@@ -99,7 +99,7 @@ def test_down_through_a_restart_and_back(start, store, upstream):
     assert said["channels"][0]["models"][0]["state"] == "down"
     assert [worker["open_breakers"] for worker in said["workers"]] == [1, 1]
 
-    # A worker that dies takes what it had against the channel with it.
+    # A dead worker's report about the channel is removed.
     victim = gateway.worker_pids()[0]
     os.kill(victim, signal.SIGKILL)
     wait_for(lambda: len(owners(store)) == 1)
@@ -109,7 +109,7 @@ def test_down_through_a_restart_and_back(start, store, upstream):
     assert owners(store) == set()
 
     def forget_the_good_call():
-        # As if the last good call were older than the window.
+        # As if the last successful call were older than the window.
         change = 'UPDATE "channel_sums" SET "ok" = 0 WHERE "span" = \'minute\''
         return execute(store, change).rowcount
 

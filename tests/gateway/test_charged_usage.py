@@ -1,6 +1,6 @@
-"""What vendors say of usage and what is charged for it: once in every family.
+"""Usage as vendors report it and the resulting charge: once in every family.
 
-The counts are written here by hand, so that they, and the cost worked out from them, are known
+The counts are written here by hand, so that they, and the costs calculated from them, are known
 beforehand. Each case has a wallet of its own.
 """
 
@@ -25,7 +25,7 @@ from tests.support.wallets import COUNTS, check_charged, joined, owners, secret_
 
 CREDIT = "100"
 TEXT = "Tea is ready: three cups, one pot - enjoy."
-TEXT_TOKENS = 11  # some four characters each
+TEXT_TOKENS = 11  # about four characters each
 TINY_CREDIT = "0.006"  # covers the hold of one call
 CALLS_AT_ONCE = 12
 PLAIN, STREAM = "plain", "stream"
@@ -45,7 +45,7 @@ MODELS = [
     {"name": WINDOWED, "price": TWO_PRICES, "context_tokens": WINDOW,
      "max_output_tokens": MOST_OUTPUT},
 ]  # fmt: skip
-BIG = 2**31 - 1  # the greatest count that is believed to be one
+BIG = 2**31 - 1  # the highest count that is accepted as one
 MULTIPLIERS = {"all": "1", "odd": "0.333333"}
 
 # ---- usage as the families spell it --------------------------------------------------------------
@@ -76,7 +76,8 @@ EVERYTHING = {
         "cachedContentTokenCount": 600, "totalTokenCount": 1100,
     },
 }  # fmt: skip
-# In the order of COUNTS. Some families tell no kinds of cache writes, or no cache writes at all.
+# In the order of COUNTS. Some families do not report the kinds of cache writes, or no cache
+# writes.
 EVERYTHING_COUNTED = {
     dialects.CHAT: (250, 160, 600, 150, 0, 90),
     dialects.RESPONSES: (250, 160, 600, 100, 50, 90),
@@ -86,7 +87,8 @@ EVERYTHING_COUNTED = {
 
 
 def answer_with(family, stream, usage):
-    """A sample with this usage wherever it reports its own; None: with no usage."""
+    """Return a sample with this usage in all places where it reports its own; None: without
+    usage."""
     kind, ending = (b"text/event-stream", "sse") if stream else (b"application/json", "json")
     data = (SAMPLES / family / f"cached_usage.{ending}").read_text().replace("—", "-")
     name = '"usageMetadata":' if family == dialects.GENERATE else '"usage":'
@@ -107,14 +109,14 @@ MARK = re.compile(rb"\[([a-z0-9-]+)\]")
 
 @dataclass(frozen=True)
 class Case:
-    """What is reported in one call, and what must be counted. `name` is its owner, too."""
+    """The usage reported in one call, and the counts to expect. `name` is also its owner."""
 
     what: str
     family: str
     mode: str
     usage: dict | None
     counts: tuple | None = None  # None: estimated
-    told: bool = False  # the record keeps the vendor's own words
+    told: bool = False  # the record keeps the vendor's own usage object
     model: str = SIMPLE
     group: str = "all"
     credit: str = CREDIT
@@ -130,7 +132,8 @@ class Case:
 
 
 def in_each(what, usage, counts=None, **more):
-    """The case in each family, plain and streamed in turn; `usage` and `counts` by the family."""
+    """Return a case for each family, plain and streamed in turn; `usage` and `counts` by the
+    family."""
     modes = itertools.cycle((PLAIN, STREAM))
     return [
         Case(what, family, next(modes), usage(family), counts and counts(family), **more)
@@ -138,7 +141,7 @@ def in_each(what, usage, counts=None, **more):
     ]
 
 
-# What is believed of counts: tests/handlers/relay/test_settle.py.
+# tests/handlers/relay/test_settle.py checks which counts are accepted.
 USAGE_CASES = [
     *in_each("everything", EVERYTHING.get, EVERYTHING_COUNTED.get, model=DETAILED, group="odd"),
     *in_each("two prices", EVERYTHING.get, EVERYTHING_COUNTED.get),
@@ -153,7 +156,7 @@ assert len(BY_NAME) == len(USAGE_CASES)
 
 
 def answer_to(request):
-    """The answer of the case whose name the request has in brackets."""
+    """Return the answer of the case whose name is in brackets in the request."""
     case = BY_NAME[MARK.search(request)[1].decode()]
     return answer_with(case.family, case.stream, case.usage)
 
@@ -183,7 +186,7 @@ def gateway(launch, speaker):
 
 @pytest.fixture(scope="module")
 def answered(gateway):
-    """The answer of each case; all are asked beside each other."""
+    """Return the answer of each case; all calls run at the same time."""
     with ThreadPoolExecutor(CALLS_AT_ONCE) as pool:
         running = {case.name: pool.submit(call, gateway, case) for case in USAGE_CASES}
         return {name: one.result() for name, one in running.items()}
@@ -198,7 +201,8 @@ def call(gateway, case):
 
 
 def expected_cost(counts, prices, multiplier):
-    """Worked out anew: a millionth of the prices, once rounded up to a billionth."""
+    """Calculate the cost independently: tokens times prices, in nanos per million tokens, rounded
+    up once to a nano."""
     names = list(COUNTS)
     defaults = {"cache_read": "input", "cache_write": "input", "cache_write_1h": "cache_write",
                 "reasoning": "output"}  # fmt: skip
@@ -226,7 +230,7 @@ def test_what_is_reported_is_what_is_charged(case, gateway, wallets, answered):
         assert record["usage_source"] == "estimated"
         given, output, *others = counts
         assert output == TEXT_TOKENS and others == [0] * 4
-        # The request has so many bytes; a token is some four of them.
+        # The estimate follows the request's size: about four bytes a token.
         assert 10 < given < 100
     prices = ALL_PRICES if case.model == DETAILED else TWO_PRICES
     nanos = expected_cost(counts, prices, MULTIPLIERS[case.group])

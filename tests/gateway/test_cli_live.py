@@ -1,7 +1,7 @@
-"""What commands change acts in a running gateway within two seconds, in every worker of it.
+"""Changes by commands take effect in a running gateway within two seconds, in every worker.
 
-Each check asks several times on connections of their own, so that both workers are asked, and
-everything has been used before it is changed, so that no worker is helped by not knowing it yet.
+Each check asks several times on connections of its own, so that both workers are asked. Everything
+is used before it is changed, so that a worker cannot pass just because it had not loaded it yet.
 """
 
 import contextlib
@@ -17,16 +17,16 @@ from tests.support.dialects import CHAT, PATHS, ask, credentials
 from tests.support.documents import channel, document
 from tests.support.wallets import cost_of
 
-ACTS_WITHIN_S = 20.0  # 2 are promised; what a busy machine is given
-ASKED_TIMES = 8  # on as many connections; that all go to one of two workers happens once in 128
+ACTS_WITHIN_S = 20.0  # 2 are promised; this allows for a busy machine
+ASKED_TIMES = 8  # on as many connections; the chance that all go to one of two workers is 1 in 128
 PRICE = {"input": "1", "output": "4"}
 OVERLAP_S = 2
 RECORDED_WITHIN_S = 1
-LATER_S = 8  # a busy machine makes a command and a call in this time
+LATER_S = 8  # enough for a command and a call on a busy machine
 
 
 class Running:
-    """A gateway of two workers; `ask` makes a call with a secret."""
+    """A gateway with two workers; `ask` makes a call with a secret."""
 
     def __init__(self, gateway):
         self.gateway, self.run, self.record = gateway, gateway.run, gateway.record
@@ -35,33 +35,33 @@ class Running:
         return json.loads(self.run(*args, "--json"))
 
     def key(self, name, user="alice", group="apart"):
-        """(id, secret) of a new key that works everywhere."""
+        """Return (id, secret) of a new key, after checking that it works in all workers."""
         made = self.run_json(
             "key", "create", *f"--user {user} --group {group} --name {name}".split()
         )
         return made["id"], made["secret"]
 
     def ask(self, secret, model="tea"):
-        """(code of the error or "ok", id of the call)."""
+        """Return (code of the error or "ok", id of the call)."""
         headers, body = credentials(CHAT, secret), ask(CHAT, model)
         answer = exchange(self.gateway.port, "POST", PATHS[CHAT], headers, body)
         code = "ok" if answer.status == 200 else answer.json["error"]["code"]
         return code, answer.call_id
 
     def codes(self, secret, model="tea"):
-        """What all workers say; twice, since one that is busy while the other answers all may be
-        behind it."""
+        """Return the answers of all workers. Each is asked twice: one that was busy while the
+        other answered may be behind it."""
         return {self.ask(secret, model)[0] for _ in range(2 * ASKED_TIMES)}
 
     def check_says(self, code, secret, model="tea"):
-        """All workers say `code` soon, and go on saying it."""
+        """Check that all workers soon say `code`."""
         assert wait_until(lambda: self.codes(secret, model) == {code}, ACTS_WITHIN_S), code
 
     def record_of_call(self, secret, model="tea"):
         return self.record(self.ask(secret, model)[1])
 
     def check_recorded(self, value, name, secret, model="tea"):
-        """The records of all workers soon say `value` under a name, and go on saying it."""
+        """Check that the records of all workers soon have `value` in a field."""
 
         def recorded():
             ids = [self.ask(secret, model)[1] for _ in range(2 * ASKED_TIMES)]
@@ -72,7 +72,7 @@ class Running:
 
     @contextlib.contextmanager
     def stream(self, secret, words, model="tea"):
-        """(connection, answer) of a streamed call, its body not read yet."""
+        """Yield (connection, answer) of a streamed call whose body has not been read yet."""
         with Connection(self.gateway.port) as connection:
             body = ask(CHAT, model, f"[[demo {words}]]", stream=True)
             connection.request("POST", PATHS[CHAT], credentials(CHAT, secret), body)
@@ -99,7 +99,7 @@ def running(launch, vendor):
 
 # ---- what may be called --------------------------------------------------------------------------
 
-# command: the model of the calls, what they get then, and the command that ends it
+# command: the model of the calls, their result after it, and the command that reverts it
 SWITCHES = {
     "key disable {key}": ("tea", "api_key_disabled", "key enable {key}"),
     "user disable alice": ("tea", "api_key_disabled", "user enable alice"),
@@ -194,7 +194,7 @@ def test_a_price(running):
 
 
 def test_a_price_from_a_time_on(running):
-    """Every worker goes by the time, and not by hearing of it."""
+    """Every worker applies it by the time, not because it is notified."""
     _, secret = running.key("later")
     at = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=LATER_S)
     at = at.replace(microsecond=0)
@@ -208,7 +208,7 @@ def test_a_price_from_a_time_on(running):
 
 
 def check_books(running):
-    """Every wallet is what its lines say, every cost what its record says."""
+    """Check every wallet against its ledger and every cost against its record."""
     time.sleep(RECORDED_WITHIN_S)
     running.run("books", "verify")
     running.run("usage", "verify")

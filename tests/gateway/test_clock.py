@@ -1,5 +1,5 @@
-"""The wall clock is set back by an hour while calls run, and forward again; that of one node of two
-is wrong."""
+"""Wrong wall clocks: set back by an hour and forward again while calls run; and a wrong clock on
+one of two nodes."""
 
 import datetime
 import json
@@ -52,7 +52,7 @@ def test_a_clock_that_is_set_back_an_hour_harms_neither_calls_nor_books(tmp_path
                 time.sleep(STAGE_S)
             load.stop()
             assert load.not_served() == []
-            # Its last beat may be one of the time that was set back.
+            # Its last heartbeat may have the time that was set back.
             assert wait_until(lambda: state_of(gateway) == "ready", BEATS_WITHIN_S, step_s=1)
             records = check_books(gateway, names_in(tmp_path / "vendor.log"), [load])
             assert "Traceback" not in gateway.log()
@@ -69,7 +69,8 @@ def state_of(gateway):
 
 @pytest.fixture(scope="module")
 def two_nodes(tmp_path_factory, vendor, mariadb):
-    """Nodes of one MariaDB, the second with a clock of its own; and that clock."""
+    """Yield two nodes of one MariaDB, of which the second has a clock of its own, and that
+    clock."""
     folder = tmp_path_factory.mktemp("clock")
     clock = FakeClock(folder)
     first = gateway_before(vendor, folder / "node", {"store.url": mariadb.fresh_url()})
@@ -99,7 +100,8 @@ def test_tail_loses_no_record_of_a_node_whose_clock_is_minutes_off(two_nodes):
                 with Connection(gateway.port) as connection:
                     send(connection, CHAT, f"call-clock-{len(called)}")
                     called.append(connection.read().headers["x-request-id"])
-                # Booked before the next: with its clock ahead it must not hide what comes then.
+                # Booked before the next call: a record of a clock that is ahead must not hide
+                # later ones.
                 assert wait_until(lambda: any(called[-1] in line for line in lines), TAIL_S)
     finally:
         tail.send_signal(signal.SIGINT)
@@ -134,7 +136,7 @@ def test_a_clock_that_is_minutes_off_is_a_warning_at_the_start(two_nodes):
 
 
 def check_times(records, began_ms):
-    """Ids and times are those of the clock as it was, whichever way it went."""
+    """Check that ids and times follow the clock's changes in both directions."""
     ids = [record["id"] for record in records]
     assert len(set(ids)) == len(ids)
     back = [call_id for call_id in ids if ulid_ms(call_id) < began_ms - HOUR_S * 500]
@@ -143,10 +145,10 @@ def check_times(records, began_ms):
     for record in records:
         at_ms = ulid_ms(record["id"])
         started = datetime.datetime.fromisoformat(record["started_at"])
-        # The id is the day of the record: both are taken one after the other.
+        # The id contains the day of the record; id and start time are taken one after the other.
         apart += abs(started.timestamp() * 1000 - at_ms) >= 1000
         assert abs(at_ms - began_ms) < TOLERANCE_MS, record
     assert apart <= 2, "beside calls that began just as the clock was set"
-    # Of a call that ran meanwhile the times are those of the clock, though never below zero.
+    # Times of calls that ran during a change follow the clock, but are never below zero.
     odd = [r for r in records if not r["ttft_ms"] <= r["duration_ms"] < LONGEST_MS]
     assert len(odd) <= 2 * STEADY.callers, odd[:3]

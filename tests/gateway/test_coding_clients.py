@@ -1,7 +1,7 @@
-"""Codex, Claude Code and Gemini CLI: their requests as captured, through a real gateway.
+"""Codex, Claude Code and Gemini CLI: their captured requests, through a real gateway.
 
-The requests in tests/wire/clients are those of Codex CLI 0.169, Claude Code 2.1 and Gemini CLI
-0.61; what each answer of an error looks like: tests/gateway/test_errors.py.
+The requests in tests/wire/clients are from Codex CLI 0.169, Claude Code 2.1 and Gemini CLI 0.61.
+tests/gateway/test_errors.py checks what each error answer looks like.
 """
 
 import gzip
@@ -22,10 +22,10 @@ CLAUDE, CODEX, GEMINI = CLIENTS = ("claude-code", "codex", "gemini-cli")
 FAMILY_OF = {CLAUDE: dialects.MESSAGES, CODEX: dialects.RESPONSES, GEMINI: dialects.GENERATE}
 MODEL_OF = {CLAUDE: "claude-sonnet-4-6", CODEX: "gpt-5.3-codex", GEMINI: "gemini-3-pro-preview"}
 CONVERSATION = {CLAUDE: "messages", CODEX: "input", GEMINI: "contents"}
-TOOLS = {CLAUDE: 150, CODEX: 80, GEMINI: 85}  # so many make their usual 40 to 80 KB
+TOOLS = {CLAUDE: 150, CODEX: 80, GEMINI: 85}  # this many give the usual size of 40 to 80 KB
 MEGABYTE = {"tools": 120, "words": 110}
-UPSTREAM = "demo-large"  # what the vendor calls each of them
-SAME = "same-name"  # a model that is called so on both sides
+UPSTREAM = "demo-large"  # the vendor's name for each of them
+SAME = "same-name"  # a model with the same name on both sides
 SESSION = "0199f3c1-6f2a-7c31-9d3b-1f1c2f0a77aa"
 SETTINGS = {
     "server.max_body_bytes": 4 << 20,
@@ -40,7 +40,7 @@ every_client = pytest.mark.parametrize("client", CLIENTS)
 
 @dataclass(frozen=True)
 class Request:
-    """A request as a client sends it; `body` as bytes, for nothing may change in it."""
+    """A request as a client sends it; `body` as bytes, because nothing in it may change."""
 
     path: str
     headers: dict
@@ -53,9 +53,9 @@ class Request:
 def request_of(
     client, model=None, *, secret=dialects.SECRET, script="ms=0", turns=(), tools=0, words=1
 ):
-    """The first call of a client, or a later one with more `turns`.
+    """Return the first call of a client, or a later one with more `turns`.
 
-    It has so many tools, which are described in so many times their usual words.
+    It has `tools` tools, whose descriptions repeat the usual text `words` times.
     """
     text = (SAMPLES / f"{client}.json").read_text().replace("[[demo ms=0]]", f"[[demo {script}]]")
     text = text.replace("{model}", model or MODEL_OF[client]).replace("{secret}", secret)
@@ -70,7 +70,7 @@ def request_of(
 
 
 def compact(body):
-    """As JavaScript and Rust write JSON: no blanks, letters as they are."""
+    """Encode JSON as JavaScript and Rust do: no blanks, letters not escaped."""
     return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
 
 
@@ -84,7 +84,8 @@ def gateway(launch, vendor):
 
 
 def arrived(vendor, body, model=None):
-    """The one request that reached the vendor; its body is `body`, but for the model's name."""
+    """Return the one request that reached the vendor; check that its body is `body`, except for
+    the model's name."""
     (entry,) = vendor.log()
     expected = body
     if model is not None:
@@ -133,14 +134,16 @@ def check_headers(client, entry, request):
 
 
 def check_gemini_stream(events):
-    """A comment, a field other than data, or a terminator ends in "Incomplete JSON"."""
+    """Check a stream for Gemini CLI, where a comment, a field other than data, or a terminator
+    fails with "Incomplete JSON"."""
     for event in events:
         assert event.startswith(b"data: {") and event.endswith(b"}\r\n\r\n")
         assert event.count(b"\n") == 2 and b"\xe2\x80\xa8" not in event
 
 
 def check_codex_stream(events):
-    """Whole items, the terminal event, usage with every count; else it asks again."""
+    """Check a stream for Codex: whole items, the terminal event, usage with every count; otherwise
+    Codex retries."""
     data = [data_of(event) for event in events]
     kinds, response = [one["type"] for one in data], data[-1]["response"]
     assert (kinds[0], kinds[-1]) == ("response.created", "response.completed")
@@ -152,7 +155,8 @@ def check_codex_stream(events):
 
 
 def zstd_of_raw_blocks(body, block_bytes=100_000):
-    """A frame as Codex's larger bodies come in, without the work of packing (RFC 8878 §3.1.1)."""
+    """Return a zstd frame like those of Codex's larger bodies, without compressing (RFC 8878
+    §3.1.1)."""
     frame = b"\x28\xb5\x2f\xfd" + bytes([0b1010_0000]) + len(body).to_bytes(4, "little")
     for start in range(0, len(body), block_bytes):
         block, last = body[start : start + block_bytes], start + block_bytes >= len(body)
@@ -165,7 +169,7 @@ def zstd_of_raw_blocks(body, block_bytes=100_000):
     (GEMINI, "deflate", zlib.compress),
 ])  # fmt: skip
 def test_a_megabyte_of_tools(gateway, vendor, client, coding, pack):
-    """Untouched when the names are equal."""
+    """The bytes do not change if the names are equal."""
     vendor.reset()
     request = request_of(client, SAME, **MEGABYTE)
     assert len(request.body) > 1 << 20
@@ -176,7 +180,8 @@ def test_a_megabyte_of_tools(gateway, vendor, client, coding, pack):
 
 
 def test_codex_brings_back_what_it_was_given(gateway, vendor):
-    """Items of the answer, reasoning with what is encrypted in it, and the outputs of its calls."""
+    """Items of the answer, reasoning with its encrypted content, and the outputs of its calls are
+    accepted."""
     first = request_of(CODEX, script="tools ms=0").send(gateway)
     data = [data_of(event) for event in dialects.check_whole_stream(first)]
     items = [one["item"] for one in data if one["type"] == "response.output_item.done"]
@@ -201,7 +206,7 @@ WEBSOCKET = {
 
 
 def test_the_websocket_probe_of_codex(gateway, vendor):
-    """At 426 it turns to plain HTTP at once; any other refusal costs it seven seconds."""
+    """After a 426, Codex uses plain HTTP at once; any other refusal costs it seven seconds."""
     vendor.reset()
     headers = request_of(CODEX, secret="sk-of-nobody-1").headers
     answer = exchange(gateway.port, "GET", "/v1/responses", {**headers, **WEBSOCKET})

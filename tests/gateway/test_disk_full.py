@@ -1,4 +1,4 @@
-"""The disk of the journal is full: no new calls, running ones end well, nothing is lost."""
+"""A full disk of the journal: new calls are refused, running ones end well, nothing is lost."""
 
 import contextlib
 import os
@@ -13,15 +13,15 @@ from tests.support.dialects import ALL, check_refusal, check_whole_stream
 from tests.support.journal import marks
 from tests.support.upstream import ScriptedUpstream
 
-STREAMS_MAX = 700  # more than the open calls that one segment of the journal has room to close
+STREAMS_MAX = 700  # more open calls than one segment of the journal has room to close
 ROOM_BYTES = 5 * 1024 * 1024  # one segment of the journal
-SHORT = "[[demo ms=100 chunks=80]]"  # still runs when a busy machine has opened all
+SHORT = "[[demo ms=100 chunks=80]]"  # long enough that a busy machine can open all of them
 LONG = "[[demo ms=200 chunks=600]]"
 
 
 @pytest.fixture
 def node(small_disk, tmp_path):
-    """(gateway, vendor's log): the journal's disk has room for one segment."""
+    """Yield (gateway, vendor's log); the journal's disk has room for one segment."""
     with ScriptedUpstream(log_file=tmp_path / "vendor.log") as vendor:
         settings = {"journal.dir": small_disk / "journal"}
         gateway = load.gateway_before(vendor, tmp_path / "node", settings)
@@ -32,7 +32,7 @@ def node(small_disk, tmp_path):
 
 
 def fill(folder):
-    """Leaves room for one segment on the file system; the file that takes the rest."""
+    """Fill the file system up to one segment; return the file that takes the space."""
     path = folder / "filler"
     free = os.statvfs(folder).f_bavail * os.statvfs(folder).f_frsize
     path.write_bytes(bytes(free - ROOM_BYTES))
@@ -40,7 +40,7 @@ def fill(folder):
 
 
 def open_streams(gateway, stack, tag, scripts):
-    """Streams as many as are taken: [(script, connection, answer)]; the next one is refused."""
+    """Open streams until one is refused; return [(script, connection, answer)]."""
     streams = []
     for number in range(STREAMS_MAX):
         family, script = ALL[number % len(ALL)], scripts[number % len(scripts)]
@@ -56,7 +56,7 @@ def open_streams(gateway, stack, tag, scripts):
 
 
 def fill_journal(gateway, stack, tag, scripts):
-    """Opens streams until the gateway is not ready: what was freed meanwhile is used up, too."""
+    """Open streams until the gateway is not ready, so that space freed meanwhile is used up too."""
     streams = []
     for turn in range(10):
         streams += open_streams(gateway, stack, f"{tag}{turn}", scripts)
@@ -95,7 +95,7 @@ def test_running_calls_end_new_ones_are_refused_and_space_that_returns_is_used(n
         "ok": len(short) + len(again.seen),
         "client_gone": len(streams) - len(short) + len(more),
     }
-    # Those that were refused are told of, too, however few records stand for them.
+    # Every refused call is counted, however few records stand for them.
     assert refused == sum(record["error_code"] == "unavailable" for record in records)
     assert "Traceback" not in gateway.log()
 
@@ -106,9 +106,9 @@ def test_a_gateway_killed_on_a_full_disk_loses_nothing(node, small_disk):
     gateway.start()
     with contextlib.ExitStack() as stack:
         streams = open_streams(gateway, stack, "lost", (LONG,))
-        assert wait_until(lambda: marks(gateway), 10)  # of what was relayed; more has no room
+        assert wait_until(lambda: marks(gateway), 10)  # there is no space for more
         gateway.kill()
-    # A start on a full disk ends with the reason or waits; it loses nothing either.
+    # A start on a full disk ends with the reason, or waits; this loses nothing either.
     gateway.launch()
     assert wait_until(lambda: "no journal can be begun" in gateway.log(), 10)
     gateway.kill()

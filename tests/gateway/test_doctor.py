@@ -1,4 +1,4 @@
-"""`doctor --url --key` through real proxies: each mistake of a proxy is found and named."""
+"""`doctor --url --key` through real proxies: it finds and names each mistake of a proxy."""
 
 import json
 
@@ -31,7 +31,8 @@ def gateway(launch):
 
 @pytest.fixture
 def proxied(gateway, tmp_path):
-    """proxied(location, around) -> the findings by check, through such an nginx."""
+    """Return proxied(location, around), which returns the findings by check, through such an
+    nginx."""
     made = []
 
     def look(location, url_path=""):
@@ -49,7 +50,7 @@ def proxied(gateway, tmp_path):
 
 
 def doctor(gateway, url, key=KEY):
-    """(ok, findings by their check)."""
+    """Return (ok, findings by their check)."""
     args = ["doctor", "--json", "--config", str(gateway.config), "--url", url, "--key", key]
     done = commands.run(args)
     found = json.loads(done.stdout)
@@ -61,7 +62,7 @@ def doctor(gateway, url, key=KEY):
 
 
 def bad(found):
-    """The checks that failed, each with its message and cure."""
+    """Return the failed checks, each with its message and remedy."""
     return {
         check: " ".join(f"{one['message']} {one['cure']}" for one in all_of)
         for check, all_of in found.items()
@@ -89,14 +90,14 @@ def test_a_tuned_nginx(proxied):
     good, found = proxied(TUNED)
     assert good, bad(found)
     assert {one["state"] for one in found["headers"]} == {"ok"}
-    # That it does not say who calls is a warning.
+    # A proxy that does not pass the client's address gets a warning.
     good, found = proxied(TUNED.replace("proxy_set_header X-Forwarded-For $remote_addr;", ""))
     assert good, bad(found)
     assert [one["state"] for one in found["headers"]] == ["ok", "warning"]
 
 
 STRIPPED = (f'proxy_set_header {n} "";' for n in ("traceparent", "anthropic-beta", "x-api-key"))
-# the block of a location: the check that fails, and words of its message and remedy
+# the body of a location block: the check that fails, and texts of its message and remedy
 MISTAKES = {
     "buffers": (BUFFERED, "stream", "buffered: 20 events", "proxy_buffering off"),
     "compresses": (
@@ -153,7 +154,7 @@ def test_a_mistake_of_an_nginx_is_named(proxied, mistake):
 def test_a_key_that_nobody_has(gateway):
     _, found = doctor(gateway, f"http://{HOST}:{gateway.port}", "sk-that-nobody-has-123")
     assert "the key is refused: invalid_api_key" in bad(found)["stream"]
-    # A gateway that runs is looked at.
+    # A running gateway is checked.
     assert found["gateway"][0]["message"] == "ready, 1 workers"
     assert f"process {gateway.process.pid}'s limit" in found["open files"][0]["message"]
 

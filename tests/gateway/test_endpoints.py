@@ -1,4 +1,4 @@
-"""The endpoints beside chat, from outside: what goes up, what comes down, what is recorded."""
+"""The endpoints beside chat, from outside: requests, answers and records."""
 
 import base64
 import hashlib
@@ -63,7 +63,7 @@ def call(gateway, path, body, family=OPENAI):
 
 
 def sent(vendor, gateway, path, body, family=OPENAI):
-    """The answer of a call, its record, and what the vendor got."""
+    """Make a call; return its answer, its record, and what the vendor received."""
     before = len(vendor.log())
     answer = call(gateway, path, body, family)
     entries = vendor.log()[before:]
@@ -92,7 +92,7 @@ ROWS = [
 
 @pytest.mark.parametrize(("path", "body", "usage", "cost"), ROWS, ids=[row[0] for row in ROWS])
 def test_a_row(gateway, vendor, path, body, usage, cost):
-    """Bytes pass but for the model's name; the record says path, family and what was charged."""
+    """Bytes pass unchanged except for the model's name; the record has path, family and charge."""
     text = json.dumps({"model": "m", **body}, indent=1)
     answer, record, entry = sent(vendor, gateway, path, text.encode())
     assert answer.status == 200, answer.body
@@ -174,7 +174,8 @@ def test_refusals(gateway, vendor):
 
 
 def test_entries_and_explain(gateway, vendor):
-    """A group says which of them its keys may use; `explain` says where a call would go."""
+    """A group's entries decide which endpoints its keys may use; `explain` shows where a call
+    would go."""
     few = {"name": "few", "entries": ["chat_completions", "embeddings"]}
     one = channel("of-few", "chat_completions", vendor.url, {"m": "up"}, vendor="groq")
     gateway.apply({
@@ -229,7 +230,7 @@ FORM = {"content-type": f"multipart/form-data; boundary={BOUNDARY}"}
 
 
 def form(fields, files):
-    """A multipart body; files by their names of fields."""
+    """Return a multipart body; the keys of `files` are field names."""
     lines = []
     for name, value in fields.items():
         lines += [
@@ -243,7 +244,7 @@ def form(fields, files):
 
 
 def wave(seconds):
-    """A sound of 8,000 bytes a second."""
+    """Return a sound file with 8,000 bytes a second."""
     data = bytes(8000 * seconds)
     fmt = struct.pack("<4sIHHIIHH", b"fmt ", 16, 1, 1, 8000, 8000, 1, 8)
     return (
@@ -279,7 +280,7 @@ UPLOADS = [
 @pytest.mark.parametrize("large", [False, True], ids=["in memory", "on the disk"])
 @pytest.mark.parametrize(("path", "fields", "name", "usage", "source"), UPLOADS)
 def test_forms(gateway, vendor, path, fields, name, usage, source, large):
-    """A form passes but for the model's name, from memory or from the disk."""
+    """A form passes unchanged except for the model's name, from memory or from the disk."""
     data = wave(3) + (bytes(2 << 20) if large else b"")
     files = {name: ("a.wav", data)}
     body = form({"model": "m", **fields}, files)
@@ -302,7 +303,7 @@ OF_PAGE = re.findall(r"model(?:\": \"|=)([\w.-]+)|models/([\w-]+):", "".join(CUR
 
 @pytest.fixture(scope="module")
 def page_gateway(launch, vendor):
-    """A gateway with the models of the page."""
+    """Return a gateway with the models of the page."""
     models = {name: "up" for pair in OF_PAGE for name in pair if name}
     models["omni-moderation-latest"] = "up"
     made = document(list(models), [
@@ -327,7 +328,7 @@ def test_the_lines_of_the_page(page_gateway, tmp_path, line):
 
 
 def test_a_client_that_leaves(gateway, vendor):
-    """Speech that has begun is charged; a form that has not come whole is not."""
+    """Speech that has started is charged; an incomplete form is not."""
     headers = dialects.credentials(OPENAI)
     body = {"model": "mib-50", "input": "hello", "voice": "b"}
     with Connection(gateway.port) as connection:
@@ -358,7 +359,7 @@ def peak_kib(pid):
 
 
 def test_large_bodies_stay_off_the_heap(launch_own, vendor):
-    """90 MB up and 50 MB down, at once, by one worker."""
+    """One worker relays 90 MB up and 50 MB down at the same time."""
     made = document(["m", "mib-50"], [
         channel("dead", "chat_completions", vendor.url, {"m": "script.status=500"}, priority=1,
                 vendor="openai-compatible"),
@@ -394,7 +395,7 @@ def test_large_bodies_stay_off_the_heap(launch_own, vendor):
     spool.rmdir()  # nothing is left in it
     spool.write_bytes(b"")
     dialects.check_refusal(upload(2 << 20), OPENAI, "E38")
-    assert wait_until(lambda: "cannot spool a body" in gateway.log())  # a thread writes it
+    assert wait_until(lambda: "cannot spool a body" in gateway.log())  # written by a thread
 
 
 def test_what_is_no_form_or_too_large_a_one(gateway):

@@ -1,7 +1,7 @@
-"""Every condition in every dialect, through real sockets: headers, words, fail-over and record.
+"""Every condition in every dialect, through real sockets: headers, texts, fail-over and record.
 
-The matrix is `error_cells`; docs/errors.md must have exactly its cells. All cells are played at
-once before the first is judged, for many of them wait for a time-out.
+The matrix is `error_cells`; docs/errors.md must have exactly its cells. All cells run at once
+before the first is checked, because many of them wait for a time-out.
 """
 
 import contextlib
@@ -64,7 +64,7 @@ SECRETS = {
         *(f"{word}-{family}" for word in ("no", "of") for family in ALL),
     )
 } | {"main": SECRET}
-# A bug of the gateway, in the place where it reads what an upstream said.
+# A bug of the gateway where it reads an upstream's error.
 BUG = """
 from handlers.relay import attempts
 
@@ -83,7 +83,7 @@ attempts.read_upstream_error = broken
 
 
 def content(places, cells):
-    """A document with two channels for each cell whose upstream fails, and a good model."""
+    """Return a document with two channels for each cell whose upstream fails, and a good model."""
     own = {cell.model: cell for cell in cells if cell.way.asked}
     channels = [
         channel(
@@ -146,7 +146,8 @@ def cells_of(name):
 
 @pytest.fixture(scope="module")
 def usual(launch, places):
-    """Little patience; a key disabled, one whose slot a stream has, and channels at their limit."""
+    """Return a gateway with short time-outs, a disabled key, a key whose slot a stream holds, and
+    channels at their limits."""
     made = launch(content(places, cells_of("usual")), SETTINGS, shared=False)
     for family in ALL:
         body = ask(family, f"{ASIDE}-{family}")
@@ -170,7 +171,7 @@ def usual(launch, places):
 
 @pytest.fixture(scope="module")
 def buggy(launch, places, tmp_path_factory):
-    """A gateway whose code has a bug, put into it by what Python loads before everything else."""
+    """Return a gateway with a bug, injected by a file that Python loads before everything else."""
     folder = tmp_path_factory.mktemp("bug")
     (folder / "sitecustomize.py").write_text(BUG)
     with pytest.MonkeyPatch.context() as patch:
@@ -180,7 +181,8 @@ def buggy(launch, places, tmp_path_factory):
 
 
 def playing(gateway, name):
-    """played(cell) -> (gateway, answer); all cells of the gateway run beside each other."""
+    """Yield played(cell), which returns (gateway, answer); all cells of the gateway run at the
+    same time."""
     with ThreadPoolExecutor(CALLS_AT_ONCE) as pool:
         running = {cell: pool.submit(play, gateway.port, cell) for cell in cells_of(name)}
         yield lambda cell: (gateway, running[cell].result())
@@ -215,12 +217,12 @@ def body_of(cell):
 
 @pytest.fixture(scope="module")
 def ended(launch, places):
-    """The answers and records of a gateway whose journal's disk is full for a while; then it is
-    drained under streams."""
+    """Return the answers and records of a gateway whose journal's disk is full for a while, and
+    which is then drained while streams run."""
     gateway = launch(content(places, []), {**SETTINGS, "server.drain_timeout_s": 1}, follow=False)
     mine = cells_of("ending")
     answers = {}
-    for family in ALL:  # keys and balance are in memory from here on
+    for family in ALL:  # loads keys and balance into memory
         assert is_served(gateway, family)
     with full_disk(gateway):
         for cell in mine:
@@ -251,7 +253,7 @@ def is_served(gateway, family):
 
 @contextlib.contextmanager
 def full_disk(gateway):
-    """No process of the gateway can write a byte into a file, as on a disk without room."""
+    """Keep all processes of the gateway from writing to files, as on a full disk."""
     limits = {pid: resource.prlimit(pid, resource.RLIMIT_FSIZE) for pid in gateway.worker_pids()}
     for pid, (_, hard) in limits.items():
         resource.prlimit(pid, resource.RLIMIT_FSIZE, (0, hard))
@@ -266,13 +268,14 @@ def full_disk(gateway):
 
 
 def seen(request, cell):
-    """(answer, record) of a cell; the record is None when there is none."""
+    """Return (answer, record) of a cell; the record is None if there is none."""
     if cell.way.gateway == "ending":
         return request.getfixturevalue("ended")[cell]
     gateway, answer = request.getfixturevalue(cell.way.gateway)(cell)
     if cell.number not in UNRECORDED:
         return answer, gateway.record(answer.call_id)
-    # What comes later in the journal is recorded later.
+    # The journal is recorded in order: when this marker has a record, earlier calls have theirs
+    # too.
     marker = exchange(gateway.port, "POST", PATHS[CHAT], credentials(), ask(CHAT, GOOD))
     gateway.record(marker.call_id)
     return answer, gateway.record(answer.call_id) if answer.call_id in gateway.tail else None
@@ -283,7 +286,7 @@ def test_a_condition_before_the_first_byte(cell, request):
     answer, record = seen(request, cell)
     true = {}
     if cell.number == "E09":
-        true = {"retry_after": answer.headers["retry-after"]}  # less each second
+        true = {"retry_after": answer.headers["retry-after"]}  # decreases each second
         assert 30 < int(true["retry_after"]) <= 60
     message = check_refusal(answer, cell.family, cell.number, **true)
     check_words(cell, message)
@@ -310,17 +313,18 @@ def test_a_condition_in_a_stream(cell, request):
 
 
 def check_words(cell, message):
-    """The whole message, as it is promised, and nothing of the upstream's place or key."""
+    """Check the whole message against the promised text, and that it shows neither address nor key
+    of the upstream."""
     says = cell.way.says
     if says.startswith("re:"):
         assert re.fullmatch(says[3:], message), message
     else:
         assert message == says.format(model=cell.model, url=PUBLIC_URL)
     assert "127.0.0.1" not in message
-    assert "sk-" not in message.replace("sk-slc-…", "")  # the caller's own key, but for its end
+    assert "sk-" not in message.replace("sk-slc-…", "")  # the caller's own key, shortened
 
 
-# What the record says instead of the code that the client was told.
+# Outcomes that the record has as its code, instead of the code that the client received.
 RECORDED_OUTCOMES = ("upstream_truncated", "drained")
 
 
@@ -341,7 +345,8 @@ def check_record(cell, record, status):
 
 
 def check_failed_array(answer, number):
-    """A JSON array to its end, whose last element is the error alone; its message."""
+    """Check that a JSON array is complete and that its last element is just the error; return its
+    message."""
     assert answer.status == 200 and answer.whole, (answer.head, answer.body)
     assert answer.headers["content-type"].startswith("application/json")
     check_ids(answer)
@@ -370,7 +375,8 @@ def test_the_matrix_has_every_cell_of_the_document_and_no_other():
 
 
 def documented_cells(text):
-    """({(number, family): it is reached}, {(number, family) in a stream}) of docs/errors.md."""
+    """Return ({(number, family): it is reached}, {(number, family) in a stream}) from
+    docs/errors.md."""
     answers, in_stream, section = {}, set(), ""
     for line in text.splitlines():
         if line.startswith("## "):

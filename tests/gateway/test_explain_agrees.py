@@ -1,4 +1,4 @@
-"""What `explain` says of a call, and what the call gets: the same, in every state."""
+"""`explain` and real calls agree in every state of the channels."""
 
 import contextlib
 import itertools
@@ -16,7 +16,7 @@ from tests.support.switched import WRONG, Vendor
 POOR = "sk-test-of-a-poor-user-0123456789"
 CHANGES_WITHIN_S = 10
 _numbers = itertools.count()
-# case, which is the name of its model: what a call gets in the end
+# case, which is also the name of its model: the result of a call after the change
 CASES = {
     "well": "main",
     "disable": "model_not_found",
@@ -28,7 +28,7 @@ CASES = {
 
 @pytest.fixture(scope="module")
 def gateway(launch, vendors):
-    """Two channels for each case, of which `main` is preferred."""
+    """Return a gateway with two channels for each case; `main` is preferred."""
     channels = []
     for case, (main, spare) in vendors.items():
         models = {case: "up"}
@@ -53,15 +53,15 @@ def vendors():
 
 
 class Case:
-    """The calls of one model, and what `explain` says of them."""
+    """The calls of one model, and the output of `explain` for them."""
 
     def __init__(self, gateway, vendors, name):
         self.gateway, self.vendors, self.name = gateway, vendors[name], name
         self.run = gateway.run
 
     def call(self, secret=SECRET):
-        """(code, status, channels that were asked) of a call."""
-        # A conversation of its own: others stay where they were served last.
+        """Make a call; return (code, status, channels that were asked)."""
+        # A new conversation each time: an existing one stays with its last channel.
         body = ask(CHAT, self.name, f"Question {next(_numbers)}")
         headers = credentials(CHAT, secret)
         answer = exchange(self.gateway.port, "POST", PATHS[CHAT], headers, body)
@@ -74,7 +74,7 @@ class Case:
         return json.loads(self.run("explain", *args, "--json"))
 
     def check_agreement(self, secret=SECRET):
-        """What both say: the code, or the channel that was asked first."""
+        """Check that both agree; return the code, or the channel that was asked first."""
         explained = self.explain(secret)
         code, status, asked = self.call(secret)
         if explained["allowed"]:
@@ -84,7 +84,7 @@ class Case:
         return code
 
     def fail(self, number, reason, how=(500, ERROR, {})):
-        """A vendor fails until explain says this reason of its channel."""
+        """Make a vendor fail until `explain` gives this reason for its channel."""
         self.vendors[number].behave = lambda prompt, key: how
         for _ in range(CONSECUTIVE_FAULTS):
             self.call()

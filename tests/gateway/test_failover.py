@@ -1,7 +1,8 @@
-"""Three channels and one that fails, over real sockets: nobody notices, it is left, it comes back.
+"""Fail-over over real sockets: one of three channels fails, no client notices, it is avoided and
+then used again.
 
-Each way to fail has models and channels of its own; all are played at the same time. A channel is
-an upstream whose behaviour the test changes while calls run.
+Each kind of failure has models and channels of its own; all run at the same time. A channel is an
+upstream whose behaviour the test changes while calls run.
 """
 
 import contextlib
@@ -19,22 +20,23 @@ from tests.support.documents import channel, document
 from tests.support.switched import WAYS, Switched
 
 serial = itertools.count()
-IN_ROW = 60  # calls while the channel fails: one after the other
+IN_ROW = 60  # calls while the channel fails, one after the other
 
-# Faults that open; else CONSECUTIVE_FAULTS. A refusal is confirmed first, by a key check.
+# Faults that open the circuit; by default CONSECUTIVE_FAULTS. A key check confirms a refusal
+# first.
 AT_ONCE = {"429 with retry-after": 1, "401": 3}
 STREAMED = ("error as first event", "resets after headers")
 # place: the upstream keys of its first channel
 KEYS = {"refused account": ["sk-one", "sk-two", "sk-three", "sk-four"]}
 PLACES = [*WAYS, "refuses", *KEYS]
-# The long form
+# The long test.
 RATE, OUTAGE_S, AFTER_S = 50, 30, 6
 DELAYS_S = {"slow": 10, "stalls": 60}
 FIRST_BYTE_S = 12
 RETRY_AFTER_S = 2
 PATIENCE_S = 60
-IN_FLIGHT = 3  # calls that are under way to the bad channel when it is left
-SLACK_S = 3.0  # of a busy machine
+IN_FLIGHT = 3  # calls on their way to the bad channel when its circuit opens
+SLACK_S = 3.0  # for a busy machine
 
 
 def model_of(place):
@@ -50,7 +52,7 @@ def channels_of(place, upstreams):
 
 @pytest.fixture(scope="module")
 def upstreams():
-    """place -> the upstreams of its three channels; the first one is to fail."""
+    """Yield the upstreams of each place's three channels; the first one is to fail."""
     with contextlib.ExitStack() as stack:
 
         def opened():
@@ -67,7 +69,7 @@ def gateway(launch, upstreams):
 
 
 def ask_once(gateway, place, stream=False):
-    # Each is a conversation of its own, so that none of them has a channel that it keeps to.
+    # Each call is a conversation of its own, so that none has a preferred channel.
     body = ask(CHAT, model_of(place), f"Question {next(serial)}", stream=stream)
     return exchange(gateway.port, "POST", PATHS[CHAT], credentials(CHAT), body)
 
@@ -77,14 +79,14 @@ def is_served(answer):
 
 
 def attempts_of(gateway, answer):
-    """(channel, error) of each attempt of a call."""
+    """Return (channel, error) of each attempt of a call."""
     attempts = gateway.record(answer.call_id)["attempts"]
     return [(attempt["channel"], attempt["error"]) for attempt in attempts]
 
 
 @contextlib.contextmanager
 def failing(bad, way):
-    """The upstream fails in this way, and is well again at the end."""
+    """Make the upstream fail in this way; at the end it works again."""
     address = bad.refuse() if way == "refuses" else None
     if way in DELAYS_S:
         bad.delay_s = DELAYS_S[way]
@@ -97,7 +99,7 @@ def failing(bad, way):
 
 
 def back_within(gateway, place, bad, limit_s):
-    """The bad upstream is soon asked with success; calls go on meanwhile."""
+    """Check that the recovered upstream soon succeeds again, while calls go on."""
     began, before = time.monotonic(), bad.asked.count(None)
     while bad.asked.count(None) == before:
         assert is_served(ask_once(gateway, place))
@@ -106,7 +108,7 @@ def back_within(gateway, place, bad, limit_s):
 
 
 def play(gateway, upstreams, place):
-    """Calls around an outage of the first channel: the faults in it."""
+    """Make calls around an outage of the first channel; return the number of its faults."""
     bad, streams = upstreams[place][0], place in STREAMED
     for _ in range(6):
         assert is_served(ask_once(gateway, place, streams))
@@ -116,7 +118,7 @@ def play(gateway, upstreams, place):
         lost = [answer.body for answer in answers if not is_served(answer)]
         assert not lost, (place, lost)
         faults = len(bad.asked) - asked
-    if place != "401":  # for long: not waited for here
+    if place != "401":  # suspended for long; not waited for here
         back_within(gateway, place, bad, 2 + COOLDOWN_S * 2)
         assert all(is_served(ask_once(gateway, place, streams)) for _ in range(5))
     return faults
@@ -132,13 +134,15 @@ def played(gateway, upstreams):
 @pytest.mark.parametrize("place", [*WAYS, "refuses"])
 def test_one_of_three_fails_and_nobody_notices(played, place):
     faults = played[place].result()
-    # IN_ROW calls may take longer than a cool-down on a busy machine: then a probe is among them.
+    # IN_ROW calls may take longer than a cool-down on a busy machine, so one probe is allowed.
     most = AT_ONCE.get(place, CONSECUTIVE_FAULTS) + 1
-    assert place == "refuses" or 1 <= faults <= most  # the former was never reached
+    # An upstream that refuses connections sees no request.
+    assert place == "refuses" or 1 <= faults <= most
 
 
 def test_an_account_that_is_refused_does_not_use_up_the_attempts(gateway, upstreams):
-    """It has more keys than a call has attempts, and is asked first; another channel serves."""
+    """It has more keys than a call has attempts, and is asked first; another channel serves the
+    call."""
     place, bad = "refused account", upstreams["refused account"][0]
     bad.way = "401"
     first = ask_once(gateway, place)
@@ -156,7 +160,8 @@ def test_an_account_that_is_refused_does_not_use_up_the_attempts(gateway, upstre
 
 
 class Callers:
-    """RATE calls a second, plain and streamed in turn; (began, answer) of each."""
+    """Callers that make RATE calls a second, plain and streamed in turn; (start, answer) of
+    each."""
 
     def __init__(self, gateway, place):
         self.calls, self._over = [], threading.Event()
@@ -206,7 +211,7 @@ def test_fifty_calls_a_second_and_a_long_outage(launch_own, way):
     assert lost == [] and len(calls) > RATE * OUTAGE_S / 2
     if way in DELAYS_S:
         return
-    # Few calls met it before its circuit opened for the first time.
+    # Only a few calls failed there before its circuit first opened.
     cooldown_s = RETRY_AFTER_S if "retry-after" in way else COOLDOWN_S
     faults = 0
     for began, answer in calls:
@@ -216,6 +221,6 @@ def test_fifty_calls_a_second_and_a_long_outage(launch_own, way):
     print(f"{way}: {len(calls)} calls, {faults} faults, back in {back_s:.2f} s")
     assert 1 <= faults <= AT_ONCE.get(way, CONSECUTIVE_FAULTS) + IN_FLIGHT
     if way != "401":
-        # The fourth cool-down of the outage is the longest that may be running.
+        # At most the fourth cool-down of the outage, the longest, is running.
         assert back_s <= (cooldown_s if "retry-after" in way else 8 * cooldown_s) + SLACK_S
         assert share >= sum(others) / 10

@@ -1,5 +1,5 @@
-"""Why an attempt failed: in its record what the vendor said or how it could not be reached,
-cleaned, and in the log the first failure of a channel with it."""
+"""Reasons why an attempt failed: its record has the vendor's message or the connection's error,
+cleaned, and the log has it for the first failure of a channel."""
 
 import contextlib
 import datetime
@@ -22,7 +22,7 @@ def openai(status, message, code, kind="invalid_request_error", **headers):
     return answer_of(status, {"error": error}, **headers)
 
 
-# what the vendor answers -> status, error and detail of the attempt; how every answer is read:
+# What the vendor answers -> status, error and detail of the attempt. All other answers:
 # tests/adapters/upstream_errors/test_read.py
 SAID = {
     "wrong-key": (
@@ -50,7 +50,7 @@ SAID = {
 
 @pytest.fixture(scope="module")
 def expired(tmp_path_factory):
-    """(port, ca_file) of an upstream whose certificate has ended."""
+    """Yield (port, ca_file) of an upstream whose certificate has expired."""
     authority = Authority(tmp_path_factory.mktemp("authority"))
     with contextlib.closing(Echo(authority.server_context(ends_in=-HOUR))) as upstream:
         yield upstream.port, str(authority.ca_file)
@@ -58,7 +58,7 @@ def expired(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def changing():
-    """An upstream whose answer a test sets."""
+    """Yield an upstream whose answer a test sets."""
     with contextlib.closing(Echo()) as upstream:
         yield upstream
 
@@ -90,7 +90,7 @@ def call(gateway, model, prompt="Say something.", **more):
 
 
 def lines_about(gateway, name):
-    """The log's lines that say that a channel fails."""
+    """Return the log's lines that say that a channel fails."""
     return [
         line["message"]
         for line in map(json.loads, gateway.log().splitlines())
@@ -160,7 +160,7 @@ def test_a_stream_that_breaks_says_how(gateway, changing):
     assert (record["outcome"], attempt["status"], attempt["error"]) == ("upstream_error", 200, None)
     assert attempt["detail"] == "overloaded at *** (overloaded_error)"
     assert UPSTREAM_KEY.encode() not in answer.body
-    [line] = lines_about(gateway, "breaking")  # what was asked is forgotten: no words are logged
+    [line] = lines_about(gateway, "breaking")  # no text: the request is no longer in memory
     assert line.endswith(f"error=upstream_overloaded request_id={answer.call_id}")
 
 
@@ -190,7 +190,7 @@ def test_the_log_does_not_repeat_what_a_vendor_repeats_of_a_prompt(gateway, chan
     words = f"Cannot answer 'seventeen zebras in zanzibar' with hunter2017 and {UPSTREAM_KEY}"
     changing.answer = openai(500, words, "internal", "server_error")
     _, record = call(gateway, "echoing", PROMPT)
-    assert "zebras" in record["attempts"][0]["detail"]  # operators may read it there
+    assert "zebras" in record["attempts"][0]["detail"]  # operators may see it in the record
     [line] = lines_about(gateway, "echoing")
     assert "detail=\"Cannot answer '***' with *** and *** (internal)\"" in line
     for secret in ("zebras", "hunter2017", UPSTREAM_KEY):
