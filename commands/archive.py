@@ -37,7 +37,7 @@ class _Manifest(msgspec.Struct):
 
 
 def encoded(manifest: Mapping[str, Any]) -> bytes:
-    """A manifest as its member."""
+    """Return a manifest as the content of its member."""
     return json.dumps(manifest, indent=1).encode() + b"\n"
 
 
@@ -49,7 +49,7 @@ def add_bytes(archive: tarfile.TarFile, name: str, data: bytes) -> None:
 
 
 def add_file(archive: tarfile.TarFile, name: str, path: Path) -> None:
-    """Add a file as it is, without its owner."""
+    """Add a file unchanged, without its owner."""
     member = archive.gettarinfo(path, name)
     member.mode, member.uid, member.gid, member.uname, member.gname = MODE, 0, 0, "", ""
     with path.open("rb") as file:
@@ -57,7 +57,8 @@ def add_file(archive: tarfile.TarFile, name: str, path: Path) -> None:
 
 
 def manifest_of(archive: tarfile.TarFile, shown: Path) -> Mapping[str, Any]:
-    """Return the manifest of the archive. Refused: not ours, not whole, or newer."""
+    """Return the manifest of the archive. Raises Refused if it is no backup, damaged, or of another
+    version."""
     try:
         member = archive.getmember(MANIFEST)
         file = archive.extractfile(member)
@@ -74,7 +75,7 @@ def manifest_of(archive: tarfile.TarFile, shown: Path) -> Mapping[str, Any]:
 
 
 def extract(archive: tarfile.TarFile, folder: Path) -> None:
-    """Write the known members into a folder, each a plain file with mode 0600."""
+    """Write the known members into a folder, each as a plain file with mode 0600."""
     for member in archive:
         folded, _, name = member.name.partition("/")
         journal = folded == JOURNAL and "/" not in name and name.endswith(_IN_JOURNAL)

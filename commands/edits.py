@@ -1,6 +1,6 @@
-"""Administrative changes from the command line: who makes them, and how their outcome is shown.
+"""Administrative changes from the command line: their actor, and the output of their result.
 
-Imported by the commands that change what the document of `apply` holds.
+Imported by the commands that change objects of the document of `apply`.
 """
 
 import os
@@ -23,7 +23,7 @@ Edits = dict[str, str]
 
 
 def editor(access: Access) -> Editor:
-    """Return the editor that acts in the name of the user of this terminal."""
+    """Return an editor that acts in the name of this terminal's user."""
     secrets = access.secrets()
     sealing = Sealing(Cipher(secrets.cipher_keys), secrets.peppers)
     return edits.editor(access.db, sealing, actor(), os.environ)
@@ -32,7 +32,8 @@ def editor(access: Access) -> Editor:
 def _edits(
     _context: click.Context, _argument: click.Parameter, assignments: Sequence[str]
 ) -> Edits:
-    """Return arguments `field=value` by field; UsageError for others and for a doubled field."""
+    """Return the arguments `field=value` by field. Raises UsageError for others and for a repeated
+    field."""
     fields: Edits = {}
     for assignment in assignments:
         field, separator, value = assignment.partition("=")
@@ -51,8 +52,8 @@ NEW_FIELDS = click.argument("edits", nargs=-1, metavar=f"[{FIELD}]...", callback
 def print_outcome(
     outcome: Outcome, as_json: bool, *, dry_run: bool = False, state: str | None = None
 ) -> None:
-    """Print what an edit did, or would do; new secrets are shown here and never again. `state`
-    replaces the list of changes."""
+    """Print what an edit did or would do. New secrets are shown only here. `state` replaces the
+    list of changes."""
     for warning in outcome.warnings:
         note(f"warning: {warning}")
     if as_json:

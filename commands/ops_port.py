@@ -1,4 +1,4 @@
-"""Asks the ops port of the node that the configuration names. Imported by commands only."""
+"""Requests to the ops port of the node that the configuration names. Imported by commands only."""
 
 import http.client
 import json
@@ -8,14 +8,14 @@ from conf.configuration import Loaded, which
 from store.values.errors import Refused
 
 OPS_TIMEOUT_S = 5
-MAX_ANSWER_BYTES = 64 * 1024 * 1024  # each worker may name many draining channels
+MAX_ANSWER_BYTES = 64 * 1024 * 1024  # each worker may report many draining channels
 
-_NOT_OURS = (ValueError, KeyError, TypeError, AttributeError)  # what answers is no gateway
+_NOT_OURS = (ValueError, KeyError, TypeError, AttributeError)  # not the answer of a gateway
 _LOCAL = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
 def ask_status(loaded: Loaded) -> dict[str, Any]:
-    """Return /status with the backlog of all journals. Refused: nothing answers there."""
+    """Return /status with the backlog of all journals. Raises Refused if nothing answers."""
     status = _request(loaded, "GET", "/status")
     try:
         backlog = sum(worker.get("journal_backlog_bytes", 0) for worker in status["workers"])
@@ -25,7 +25,7 @@ def ask_status(loaded: Loaded) -> dict[str, Any]:
 
 
 def set_log_level(loaded: Loaded, level: str) -> dict[str, Any]:
-    """Change the log level of all processes; return it. Refused: nothing answers."""
+    """Change the log level of all processes. Return it. Raises Refused if nothing answers."""
     return _request(loaded, "PUT", "/log-level", {"level": level})
 
 
@@ -63,7 +63,7 @@ def _no_gateway(loaded: Loaded, error: Exception) -> Refused:
 
 
 def _why(error: Exception) -> str:
-    """Return the reason why no gateway answered."""
+    """Return why no gateway answered."""
     if isinstance(error, OSError):
         return error.strerror or str(error)
     return "something else listens there"

@@ -1,4 +1,4 @@
-"""What every command shares: its options, what it prints, how it ends. Imported by commands only.
+"""The parts that all commands share: options, output, exit codes. Imported by commands only.
 
 Data go to standard output, everything else to standard error. Exit codes: 0 done, 1 failed, 2 wrong
 usage, 3 configuration refused, 130 ended by Ctrl-C.
@@ -31,8 +31,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 _NO_NUMBER = re.compile(r"is not a valid integer(?: range)?\.$")  # click's words
 
 
-# Given to commands as `config: Path | None`, `as_json: bool`, `node: str | None`, `overrides:
-# tuple[str, ...]`.
+# The parameters of commands: `config: Path | None`, `as_json: bool`, `node: str | None`,
+# `overrides: tuple[str, ...]`.
 config_option = click.option(
     "--config",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -55,22 +55,22 @@ set_option = click.option(
 
 
 def data_options(command: F) -> F:
-    """--config and --json, as commands that read the store take them."""
+    """Add --config and --json, for commands that read the store."""
     return config_option(json_option(command))
 
 
 def configuration(config: Path | None, overrides: Sequence[str] = ()) -> Loaded:
-    """The settings in force for a command; ConfigError ends it with exit code 3."""
+    """Return the settings in force for a command. ConfigError ends it with exit code 3."""
     return load(find_config(config, os.environ), overrides, os.environ)
 
 
 def print_json(data: object) -> None:
-    """One JSON document on standard output."""
+    """Print one JSON document on standard output."""
     click.echo(json.dumps(data, ensure_ascii=False, default=str))
 
 
 def print_result(as_json: bool, data: object, text: str) -> None:
-    """Print data as JSON, or for people the text."""
+    """Print the data as JSON, or the text for people."""
     if as_json:
         print_json(data)
     else:
@@ -80,8 +80,8 @@ def print_result(as_json: bool, data: object, text: str) -> None:
 def print_table(
     rows: Sequence[Mapping[str, object]], columns: Sequence[str], as_json: bool = False
 ) -> None:
-    """Rows under a line of column names, or all of them as JSON; None is shown as -, lists with
-    commas. Fitted to a terminal; columns without room are named on standard error."""
+    """Print the rows below a line of column names, or all of them as JSON. None is shown as -,
+    lists with commas. Fitted to a terminal; columns without room are named on standard error."""
     if as_json:
         print_json(rows)
         return
@@ -94,7 +94,7 @@ def print_table(
 
 
 def print_fields(data: Mapping[str, object], as_json: bool = False) -> None:
-    """One name and value a line, or all of them as JSON."""
+    """Print one name and value a line, or all of them as JSON."""
     if as_json:
         print_json(data)
         return
@@ -121,23 +121,24 @@ def _cell(value: object) -> str:
 
 
 def printable(text: str) -> str:
-    """The text as a terminal may show it: clients, vendors and stores choose some of them."""
+    """Return the text without unprintable characters, since clients and vendors choose some
+    of it."""
     return "".join(char if char.isprintable() else "�" for char in text)
 
 
 def coloured(text: str, colour: str) -> str:
-    """The text in a colour, when standard output is a terminal and NO_COLOR is not set."""
+    """Return the text in a colour if standard output is a terminal and NO_COLOR is not set."""
     colours = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     return click.style(text, fg=colour) if colours else text
 
 
 def note(text: str) -> None:
-    """A remark for people, on standard error."""
+    """Print a remark for people on standard error."""
     click.echo(mask(text), err=True)
 
 
 def run(command: click.Command, args: Sequence[str], name: str) -> int:
-    """Run one command; the exit code. What may well go wrong is told without a traceback."""
+    """Run one command. Return the exit code. Expected errors are reported without a traceback."""
     try:
         result = command.main(list(args), prog_name=name, standalone_mode=False)
         sys.stdout.flush()
@@ -152,7 +153,7 @@ def run(command: click.Command, args: Sequence[str], name: str) -> int:
     except click.ClickException as error:
         return _failed([error.format_message()])
     except ConfigError as error:
-        for line in error.lines:  # each fault begins with its place, as editors want it
+        for line in error.lines:  # each begins with file and line, the form that editors expect
             note(line)
         return CONFIG_REFUSED
     except Refused as error:
@@ -167,14 +168,14 @@ def run(command: click.Command, args: Sequence[str], name: str) -> int:
 
 def _os_error(error: OSError) -> int:
     if error.errno == errno.EPIPE:
-        # the reader has gone, `| head` for one; the interpreter flushes once more at its end
+        # the reader has ended, as `| head` does; the interpreter flushes once more at its end
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     return _failed([f"{error.filename}: {error.strerror}" if error.filename else str(error)])
 
 
 def _failed(faults: Iterable[str], error: BaseException | None = None) -> int:
-    """Tell the faults, and below them what was added to the error as a note."""
+    """Print the faults, and below them the notes of the error."""
     for fault in faults:
         note(f"error: {fault}")
     for remark in getattr(error, "__notes__", ()):

@@ -1,4 +1,6 @@
-"""How far long work is: one line on standard error, on a terminal only. Imported by commands."""
+"""The progress of long work: one line on standard error, on a terminal only. Imported by
+commands.
+"""
 
 import os
 import sys
@@ -15,8 +17,8 @@ _CLEAR = "\r\x1b[K"
 
 @contextmanager
 def progress(as_json: bool) -> Iterator["Line"]:
-    """Takes what is done now; the line is gone at the end. With --json, or when standard error is
-    no terminal, nothing is shown."""
+    """Yield a line that shows the current step and is removed at the end. It shows nothing with
+    --json, or if standard error is no terminal."""
     line = Line(shown=not as_json and sys.stderr.isatty())
     try:
         yield line
@@ -25,7 +27,7 @@ def progress(as_json: bool) -> Iterator["Line"]:
 
 
 class Line:
-    """The last line of the terminal, written anew at most once each EACH_S."""
+    """The last line of the terminal, rewritten at most once every EACH_S."""
 
     def __init__(self, *, shown: bool) -> None:
         self._wanted = shown
@@ -43,7 +45,7 @@ class Line:
         sys.stderr.flush()
 
     def clear(self) -> None:
-        """Take the line away, before something else is printed."""
+        """Remove the line before other output."""
         if self._shown:
             self._shown = False
             sys.stderr.write(_CLEAR)

@@ -1,4 +1,4 @@
-"""Opens the store that the configuration names, for one command. Imported by commands only.
+"""Access to the store that the configuration names, for one command. Imported by commands only.
 
 A command works on the database alone: no gateway has to run, and a running one picks up changes
 within 2 s. Nothing is created here: a missing database is a mistake in the configuration.
@@ -25,35 +25,35 @@ from store.db.base_url import stored_base_url
 from store.db.database import discard, open_database
 from store.values.errors import Conflict, NotFound, Refused, StoreUnavailable
 
-FULL_SCAN_TIMEOUT_S = 3600.0  # of statements that read all records
+FULL_SCAN_TIMEOUT_S = 3600.0  # for statements that read all records
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """An open store and the configuration that led to it."""
+    """An open store and the configuration that names it."""
 
     db: peewee.Database
     loaded: Loaded
 
     @property
     def currency(self) -> str:
-        """The currency of all wallets."""
+        """Return the currency of all wallets."""
         return self.loaded.settings.money.currency
 
     def secrets(self) -> secrets.Secrets:
-        """Peppers and cipher keys; ConfigError when the file is missing or bad."""
+        """Return peppers and cipher keys. Raises ConfigError if the file is missing or invalid."""
         return secrets.of(self.loaded)
 
 
 @contextmanager
 def opened_store(config: Path | None, read_timeout_s: float | None = None) -> Iterator[Access]:
-    """The store of a configuration file, closed at the end; the time bounds one answer of MySQL
-    (None: store.read_timeout_s).
+    """Open the store of a configuration file, and close it at the end. `read_timeout_s`: the limit
+    of one answer of MySQL (None: store.read_timeout_s).
 
-    ConfigError: no such store can be meant. StoreUnavailable: away, or its schema is not made yet.
-    A name that is not found inside comes out as Refused.
+    Raises ConfigError if the address is invalid, and StoreUnavailable if the store is unreachable
+    or its schema is out of date. NotFound and Conflict inside become Refused.
     """
     loaded = configuration(config)
     try:
@@ -62,9 +62,9 @@ def opened_store(config: Path | None, read_timeout_s: float | None = None) -> It
                 raise StoreUnavailable(behind)
             yield Access(db, loaded)
     except (Conflict, NotFound, Refused) as error:
-        # a name that somebody mistyped; the store itself is well
+        # a mistyped name, for example; the store itself works
         refused = error if isinstance(error, Refused) else Refused([str(error)])
-        if config is None:  # perhaps it is well known to another gateway
+        if config is None:  # another gateway may know the name
             refused.add_note(which(loaded.path))
         raise refused from None
     except StoreUnavailable as error:
@@ -73,7 +73,7 @@ def opened_store(config: Path | None, read_timeout_s: float | None = None) -> It
 
 
 def on_store(command: F, read_timeout_s: float | None = None) -> F:
-    """Add --config and --json; the command is run with the open store as `access`."""
+    """Add --config and --json, and run the command with the open store as `access`."""
 
     @functools.wraps(command)
     def opened(config: Path | None, **options: Any) -> Any:
@@ -109,7 +109,8 @@ def _opened(loaded: Loaded, read_timeout_s: float | None = None) -> Iterator[pee
 
 
 def clients_base_url(loaded: Loaded) -> str:
-    """Return {base_url}: of the file, else as set in the Hub; without the store what is known."""
+    """Return {base_url}: the file's, else the one set in the Hub. Without the store: what
+    is known."""
     server = loaded.settings.server
     if server.public_url:
         return base_url(server)
@@ -125,13 +126,13 @@ def actor() -> str:
     """Return the actor for the audit log: the user of the operating system."""
     try:
         name = getpass.getuser()
-    except (KeyError, OSError):  # a container's user need not have a name
+    except (KeyError, OSError):  # a container's user may have no name
         name = str(os.geteuid())
     return f"cli:{name}"
 
 
 def _require_file(path: Path, loaded: Loaded) -> None:
-    # SQLite would create an empty file, and the next message would mislead
+    # SQLite would create an empty file, and the next error would be misleading
     if not path.is_file():
         remedy = f"make it: ./sluice init {loaded.config_dir}"
         raise StoreUnavailable(f"{path} (store.url) does not exist; {remedy}")

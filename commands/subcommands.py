@@ -1,6 +1,6 @@
-"""Commands that have verbs: `sluice NOUN VERB`. What is special about ours on top of click.
+"""Commands that have verbs: `sluice NOUN VERB`. Our additions to click.
 
-Options may stand before the verb, too; a misspelt verb is answered with the nearest one; a verb
+Options may also stand before the verb. A misspelt verb is answered with the nearest one. A verb
 that needs heavy modules is imported only when it is called. Imported by commands only.
 """
 
@@ -27,7 +27,7 @@ class Noun(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         verb = args[0]
         mistyped = verb not in self.commands and not verb.startswith("-")
-        if mistyped and not ctx.resilient_parsing:  # that is, unless a shell completes
+        if mistyped and not ctx.resilient_parsing:  # unless a shell is completing
             close = difflib.get_close_matches(verb, self.commands, n=1)
             hint = f"; did you mean {close[0]!r}?" if close else ""
             raise click.UsageError(f"no command {verb!r}{hint}", ctx)
@@ -35,7 +35,7 @@ class Noun(click.Group):
 
 
 class LazyVerb(click.Command):
-    """Stands for the `command` of a module that is imported when the verb is called."""
+    """A placeholder for the `command` of a module that is imported when the verb is called."""
 
     def __init__(self, name: str, module: str, summary: str) -> None:
         super().__init__(name, help=summary, short_help=summary)
@@ -61,7 +61,7 @@ class LazyVerb(click.Command):
 
 
 def _leading(args: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The options before the verb that every verb has, and the rest."""
+    """Return the options before the verb, of those that every verb has, and the rest."""
     leading: list[str] = []
     rest = list(args)
     while rest and rest[0].partition("=")[0] in (LEADING_FLAG, LEADING_OPTION):

@@ -1,8 +1,7 @@
-"""Tables for people: as wide as they are, or fitted to a terminal. Pure, but for `room`.
+"""Tables for people, at full width or fitted to a terminal. Pure except for `room`.
 
-In a narrow terminal cells are wrapped, at commas, slashes and the like where that is possible, so
-that ids can still be copied; columns for which there is no room even so are left out, the last ones
-first.
+In a narrow terminal cells are wrapped, if possible at commas, slashes and the like, so that ids can
+still be copied. Columns that still do not fit are left out, the last ones first.
 """
 
 import re
@@ -12,7 +11,7 @@ from itertools import zip_longest
 
 GAP = "  "
 WHOLE_CHARS = 26
-"""Pieces up to this length are never broken: an id."""
+"""Text pieces up to this length are never broken: an id."""
 
 _PIECES = re.compile(r"[^ ,/=@]*[ ,/=@]|[^ ,/=@]+")
 _TIME_PIECES = re.compile(r"(\d{4}-\d\d-\d\dT)(.+)")
@@ -21,12 +20,13 @@ Line = Sequence[str]
 
 
 def room() -> int:
-    """Columns of the terminal (or as COLUMNS says); 0: standard output is none, take any width."""
+    """Return the columns of the terminal (or of COLUMNS); 0 if standard output is none: no
+    limit."""
     return shutil.get_terminal_size((0, 0)).columns
 
 
 def fitted(head: Line, rows: Sequence[Line], width: int) -> tuple[list[str], list[str]]:
-    """Return the lines of a table, and the column names left out; `width` 0: as wide as it is."""
+    """Return the lines of a table, and the names of the columns left out. `width` 0: no limit."""
     count = len(head)
     while True:
         columns = [[line[number] for line in (head, *rows)] for number in range(count)]
@@ -39,7 +39,8 @@ def fitted(head: Line, rows: Sequence[Line], width: int) -> tuple[list[str], lis
 
 
 def _widths(columns: Sequence[Sequence[str]], width: int) -> list[int]:
-    """Natural widths, the widest ones narrowed until all fit, but not below their longest piece."""
+    """Return natural widths, the widest ones narrowed until all fit, but not below their longest
+    piece."""
     widths = [max(map(len, column)) for column in columns]
     least = [min(max(map(_longest_piece, column)), WHOLE_CHARS) for column in columns]
     while width and _total(widths) > width:
@@ -59,13 +60,13 @@ def _longest_piece(text: str) -> int:
 
 
 def _pieces(text: str) -> list[str]:
-    """Split a text where a line may break."""
+    """Split a text at the places where a line may break."""
     time = _TIME_PIECES.fullmatch(text)
     return list(time.groups()) if time else _PIECES.findall(text)
 
 
 def _lines(cells: Line, widths: Sequence[int]) -> Iterator[str]:
-    """One row: as many lines as its highest cell."""
+    """Yield the lines of one row, as many as its highest cell has."""
     wrapped = [_wrapped(cell, width) for cell, width in zip(cells, widths, strict=True)]
     for parts in zip_longest(*wrapped, fillvalue=""):
         padded = (part.ljust(width) for part, width in zip(parts, widths, strict=True))

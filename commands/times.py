@@ -9,7 +9,7 @@ from store.values.times import WORDS, duration_s, moment_ms, word_ms
 
 
 class Duration(click.ParamType[int]):
-    """A length of time, given to the command in seconds."""
+    """A length of time, passed to the command in seconds."""
 
     name = "duration"
 
@@ -21,7 +21,7 @@ class Duration(click.ParamType[int]):
 
 
 class Moment(click.ParamType[int]):
-    """A point in time, given to the command in milliseconds since 1970."""
+    """A point in time, passed to the command in milliseconds since 1970."""
 
     name = "time"
 
@@ -49,4 +49,4 @@ since_option = click.option(
     type=Moment(),
     help="Only what began since: a time, a day, how long ago (24h), or the begin of yesterday …",
 )
-"""Given to verbs that verify, as `since_ms: int | None`."""
+"""The option --since of verbs that verify: `since_ms: int | None`."""

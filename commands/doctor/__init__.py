@@ -1,1 +1,1 @@
-"""The checks of `doctor`: each looks at one thing and returns findings. Imported by commands."""
+"""The checks of `doctor`. Each checks one thing and returns findings. Imported by commands."""

@@ -21,7 +21,7 @@ _CHECK = "channel"
 def look(
     db: peewee.Database, cipher: Cipher, limits: UpstreamSettings, *, spend: bool | None
 ) -> list[Finding]:
-    """Return a finding for each channel. `spend`: None without a terminal, False when declined."""
+    """Return a finding for each channel. `spend`: None without a terminal, False if declined."""
     snapshot = load_snapshot(db, cipher)
     findings = [failed(_CHECK, fault, _remedy_for_fault(fault)) for fault in snapshot.faults]
     enabled = [channel for channel in snapshot.channels if channel.enabled]
@@ -63,7 +63,7 @@ def _remedy_for_fault(fault: str) -> str:
 
 
 def _doubled(channel: Channel) -> list[Finding]:
-    """Find a base URL that ends with what the vendor's paths begin with."""
+    """Find a base URL whose end is also the beginning of the vendor's paths."""
     root = VENDORS[channel.vendor].roots.get(channel.family, "").rpartition("/v1")[0]
     if not root or not channel.base_url.endswith(root):
         return []

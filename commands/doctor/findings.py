@@ -1,4 +1,4 @@
-"""The findings of `doctor`, and how they are printed."""
+"""The findings of `doctor` and their output."""
 
 import textwrap
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ _INDENT = _STATE_WIDTH + _CHECK_WIDTH
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The state of one thing; `remedy` is empty when nothing has to be done."""
+    """The state of one thing. `remedy` is empty if nothing has to be done."""
 
     check: str
     state: State

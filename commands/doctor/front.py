@@ -1,4 +1,4 @@
-"""Checks of the proxy in front of the gateway, by requests through it."""
+"""Checks of the proxy in front of the gateway, made by requests through it."""
 
 import http.client
 import json
@@ -31,12 +31,13 @@ SENT = {
     "x-client-request-id": "doctor",
     "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
 }
-"""Headers of clients that must arrive, beside the credential; none that chooses a family."""
+"""Headers of clients that must arrive in addition to the credential. None of them chooses a
+family."""
 _KEY_HEADERS = ({"x-api-key": "", "anthropic-version": "2023-06-01"}, {"x-goog-api-key": ""})
 _FAILURES = (OSError, http.client.HTTPException)
 
 TOGETHER_S = 0.03
-"""Events closer than this came together: they were sent 0.1 s apart."""
+"""Events closer than this arrived together: they were sent 0.1 s apart."""
 HELD_SHARE = 0.5
 CLUSTERS_SHARE = 0.7
 UNBUFFERED = (
@@ -57,7 +58,8 @@ _MODEL_CALL = re.compile(r"/models/[^/]+:[A-Za-z]+$")
 
 @dataclass(slots=True)
 class Arrivals:
-    """Seconds from the request to each event of a stream; `cut`: why it broke off."""
+    """The times of a stream's events, in seconds from the request. `cut`: why the stream
+    broke off."""
 
     expected: int = 0
     interval_s: float = 0.1
@@ -66,7 +68,7 @@ class Arrivals:
 
 
 class Answer:
-    """A whole answer; `ours`: the gateway made it, not something in between."""
+    """A whole answer. `ours`: the gateway made it, not a proxy."""
 
     def __init__(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
         self.status, self.headers, self.body = status, headers, body
@@ -75,7 +77,7 @@ class Answer:
 
     @property
     def code(self) -> str:
-        """Return the code or type of an error; empty without one."""
+        """Return the code or type of an error; empty if there is none."""
         try:
             error = json.loads(self.body)["error"]
             return str(error.get("code") or error.get("type"))
@@ -84,7 +86,7 @@ class Answer:
 
     @property
     def description(self) -> str:
-        """Return what arrived, in words."""
+        """Return a description of what arrived."""
         html = self.body.lstrip()[:16].lower().startswith((b"<!doctype html", b"<html"))
         what = "an HTML page" if html else self.headers.get("content-type") or "no body"
         server = self.headers.get("server", "")
@@ -92,7 +94,7 @@ class Answer:
 
 
 class Front:
-    """Requests to one address, a connection each."""
+    """Requests to one address, each on its own connection."""
 
     def __init__(self, url: str, timeout_s: float = TIMEOUT_S) -> None:
         parts = urlsplit(url)
@@ -110,35 +112,36 @@ class Front:
         )
 
     def path(self, path: str) -> str:
-        """Return a path of the relay behind the path of the address."""
+        """Return the full path of a relay path, below the path of the address."""
         return self._path + path
 
     def ask(self, path: str, headers: Mapping[str, str] | None = None) -> Answer:
-        """Send a GET; raise OSError or HTTPException when no answer comes."""
+        """Send a GET. Raises OSError or HTTPException if no answer arrives."""
         with closing(self.open()) as connection:
             connection.request("GET", self.path(path), headers=dict(headers or {}))
             return read(connection.getresponse())
 
     def send(self, path: str, size: int) -> Answer:
-        """Send a POST of `size` bytes and return the answer, even to a body that was cut short."""
+        """Send a POST of `size` bytes. Return the answer, even if it came before the end of the
+        body."""
         with closing(self._post(path, size)) as connection:
             connection.endheaders()
             try:
                 for begin in range(0, size, PIECE_BYTES):
                     connection.send(b" " * min(PIECE_BYTES, size - begin))
             except (BrokenPipeError, ConnectionResetError):
-                pass  # the answer may have come before the body was sent
+                pass  # the answer may have arrived before the body was sent
             return read(connection.getresponse())
 
     def announce(self, path: str, size: int) -> int:
-        """Return the first status for a body that is announced and never sent."""
+        """Return the first status for a body that is announced but never sent."""
         with closing(self._post(path, size)) as connection:
             connection.putheader("Expect", "100-continue")
             connection.endheaders()
             return _first_status(connection.sock)
 
     def _post(self, path: str, size: int) -> http.client.HTTPConnection:
-        """Begin the head of a POST with a body of `size` bytes."""
+        """Send the head of a POST with a body of `size` bytes."""
         connection = self.open()
         connection.putrequest("POST", self.path(path))
         connection.putheader("Content-Type", "application/json")
@@ -166,7 +169,7 @@ def _first_status(connection: socket.socket) -> int:
 
 
 def look(url: str, key: str | None) -> list[Finding]:
-    """Check the path through `url`; without a key, no stream."""
+    """Check the path through `url`. Without a key there is no check of a stream."""
     findings = []
     base_url = without_endpoint(url)
     if base_url != url.rstrip("/"):
@@ -251,7 +254,8 @@ def _refused(answer: Answer) -> Finding:
 
 
 def _read_stream(front: Front, key: str, accept: str) -> tuple[dict[str, Any], Answer, Arrivals]:
-    """Return the first event, the head (and a body that is no stream), and the arrivals."""
+    """Return the first event, the answer's head (with the body if it is no stream), and the
+    arrivals."""
     headers = {**SENT, "Authorization": f"Bearer {key}", "Accept-Encoding": accept}
     for _ in range(BUSY_WAITS + 1):
         connection = front.open()
@@ -279,7 +283,7 @@ def _read_stream(front: Front, key: str, accept: str) -> tuple[dict[str, Any], A
 def _read_events(
     answer: http.client.HTTPResponse, arrivals: Arrivals, begun_s: float
 ) -> dict[str, Any]:
-    """Read to the end or the cut, note the arrivals, return the first event."""
+    """Read to the end or the cut. Record the arrivals and return the first event."""
     first: dict[str, Any] = {}
     try:
         while line := answer.readline():
@@ -345,14 +349,14 @@ def _body(front: Front) -> Finding:
 
 
 def _announced(front: Front, seen: dict[str, Any]) -> list[Finding]:
-    """Check that the proxy would take as large a body as the gateway does."""
+    """Check that the proxy accepts as large a body as the gateway does."""
     size = int(seen.get("max_body_bytes", 0))
     if size <= BODY_BYTES:
         return []
     try:
         status = front.announce(STREAM, size)
     except _FAILURES:
-        return []  # a proxy that knows no Expect: what really came through counts
+        return []  # the proxy ignores Expect; only what really passed counts
     if status != http.HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
         return []
     return [_limited(f"{size >> 20} MiB (server.max_body_bytes)", f"status {status}")]
@@ -374,7 +378,7 @@ def _words(error: Exception) -> str:
 
 
 def judge(arrivals: Arrivals) -> list[Finding]:
-    """Tell a stream that was cut or buffered from one that arrived as it was sent."""
+    """Distinguish a stream that was cut or buffered from one that arrived as it was sent."""
     count, at_s = len(arrivals.at_s), arrivals.at_s
     if arrivals.cut or count < arrivals.expected:
         after = f"{at_s[-1]:.1f} s" if at_s else "no event"
@@ -398,7 +402,7 @@ def judge(arrivals: Arrivals) -> list[Finding]:
 
 
 def without_endpoint(url: str) -> str:
-    """Return the address without versions and endpoints at its end, as clients need it."""
+    """Return the address without versions and endpoints at its end, the form that clients need."""
     base_url = _MODEL_CALL.sub("", url.rstrip("/"))
     while ending := next((suffix for suffix in ENDINGS if base_url.endswith(suffix)), ""):
         base_url = base_url.removesuffix(ending).rstrip("/")
@@ -406,6 +410,6 @@ def without_endpoint(url: str) -> str:
 
 
 def doubled_path(what: str, url: str) -> str:
-    """Return the problem with such an address, in words."""
+    """Return a description of the problem with such an address."""
     ending = url.rstrip("/").removeprefix(without_endpoint(url))
     return f"{what} {url} ends with {ending}, which clients append: they would ask for it twice"

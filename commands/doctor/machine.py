@@ -29,14 +29,14 @@ DISK_FAILED_BYTES = 256 * MIB
 DISK_WARNED_BYTES = 2048 * MIB
 FILES_FAILED = 1024
 FILES_WARNED = 8192
-FILES_OF_STREAM = 3  # a client, its upstream, and one that is kept
+FILES_OF_STREAM = 3  # the client, its upstream, and a kept connection
 BACKLOG_WARNED_BYTES = 64 * MIB
 READ_TIMEOUT_S = 5.0
 CLOCK_FAILED_MS = 2000
 FLOW_CONTROL_WARNED = 0.1
 LEAST_REDIS = 7
 TRIES = 3
-"""Readings of the clock; the quickest one counts."""
+"""Readings of the clock; the fastest one counts."""
 
 _OPEN_FILES = re.compile(r"^Max open files\s+(\S+)\s+(\S+)", re.MULTILINE)
 
@@ -69,7 +69,7 @@ def _secrets(loaded: Loaded) -> list[Finding]:
 
 
 def _rights(check: str, path: Path) -> Finding:
-    """Check that nobody else may read a file that holds secrets."""
+    """Check that no other user may read a file that contains secrets."""
     mode = stat.S_IMODE(path.stat().st_mode)
     if mode & (stat.S_IRWXG | stat.S_IRWXO):
         remedy = f"chmod 600 {path}"
@@ -93,12 +93,13 @@ def _space(check: str, what: str, folder: Path) -> list[Finding]:
 
 
 def _existing(folder: Path) -> Path:
-    """Return a folder, or the nearest one above it that exists."""
+    """Return a folder, or its nearest parent that exists."""
     return next(path for path in (folder, *folder.parents) if path.exists())
 
 
 def _open_files(journal: Path) -> Finding:
-    """Check the limit of the running gateway, else of this shell, which would start one."""
+    """Check the limit of the running gateway, else of this shell, from which it would be
+    started."""
     limit, whose = _limit_of_gateway(journal)
     if limit is None:
         limit, whose = resource.getrlimit(resource.RLIMIT_NOFILE)[1], "this shell's"
@@ -114,17 +115,17 @@ def _open_files(journal: Path) -> Finding:
 
 
 def _limit_of_gateway(journal: Path) -> tuple[int | None, str]:
-    """Return the limit of the process that holds the journal folder; None without one."""
+    """Return the limit of the process that holds the journal folder; None if there is none."""
     pid = holder_of(journal)
     try:
         findings = _OPEN_FILES.search(Path(f"/proc/{pid}/limits").read_text(encoding="ascii"))
         return (int(findings[1]), f"process {pid}'s") if findings else (None, "")
-    except OSError:  # there is none, or it has ended just now
+    except OSError:  # there is no process, or it has just ended
         return None, ""
 
 
 def _limits(loaded: Loaded) -> list[Finding]:
-    """Ask the server that counts limits for all nodes, if there is one."""
+    """Check the server that counts limits for all nodes, if there is one."""
     if not loaded.settings.limits.url:
         return []
     remote: Any = importlib.import_module("handlers.relay.limits.remote")
@@ -165,7 +166,7 @@ def _running(loaded: Loaded) -> list[Finding]:
 
 @contextmanager
 def open_store(loaded: Loaded, findings: list[Finding]) -> Iterator[peewee.Database | None]:
-    """Open the store and add findings about it; yield None when it is unusable."""
+    """Open the store and add findings about it. Yield None if it is unusable."""
     url = loaded.settings.store.url
     if url.startswith(SQLITE) and not Path(url.removeprefix(SQLITE)).is_file():
         message = f"{url.removeprefix(SQLITE)} (store.url) does not exist"
@@ -201,7 +202,7 @@ def _check_store(db: peewee.Database, findings: list[Finding]) -> bool:
 
 
 def _hosts(db: peewee.Database) -> list[Finding]:
-    """Check the hosts of a cluster; nothing of a single server."""
+    """Check the hosts of a cluster. Returns no findings for a single server."""
     states, writing = cluster.states(db), cluster.writing_host(db)
     if len(states) < 2 and not any(state.size for state in states):
         return []
@@ -242,7 +243,7 @@ def _clock(db: peewee.Database) -> Finding:
 
 
 def _lead(db: peewee.Database) -> tuple[float, int]:
-    """Return the seconds the database took, and the ms that its clock is ahead of ours."""
+    """Return the seconds that the database took, and the ms by which its clock is ahead of ours."""
     begun_s, begun_ns = time.monotonic(), time.time_ns()
     theirs_ms = database_ms(db)
     took_s = time.monotonic() - begun_s

@@ -1,4 +1,4 @@
-"""`apply`: brings the store to what a document says, all or nothing."""
+"""`apply`: the command that makes the store match a document, all or nothing."""
 
 import os
 import sys
@@ -15,7 +15,7 @@ from store.admin.document import BYTE_ORDER_MARK, Place, is_json, read, resolver
 from store.values.errors import Refused
 
 STDIN = "-"
-MAX_LINED_CHARS = 4 * 1024 * 1024  # of larger documents faults are told without their lines
+MAX_LINED_CHARS = 4 * 1024 * 1024  # faults in larger documents are reported without line numbers
 
 
 @click.command()
@@ -36,7 +36,7 @@ def command(file: str, dry_run: bool, prune: bool, config: Path | None, as_json:
         places = Lines(name, text).places
         try:
             document, faults = read(text, resolver(os.environ, folder), places)
-        except Refused as error:  # nothing of it can be read: it has no places
+        except Refused as error:  # nothing is readable, so faults have no line numbers
             raise Refused([f"{name}: {fault}" for fault in error.faults]) from None
         maker = editor(access)
         outcome = maker.apply(document, prune=prune, dry_run=dry_run, faults=faults)
@@ -44,7 +44,7 @@ def command(file: str, dry_run: bool, prune: bool, config: Path | None, as_json:
 
 
 def _text_of(file: str, name: str) -> tuple[str, Path]:
-    """The text, and the folder where paths in it start."""
+    """Return the text, and the folder to which its paths are relative."""
     if file == STDIN:
         raw, folder = sys.stdin.buffer.read(), Path.cwd()
     else:
@@ -56,14 +56,14 @@ def _text_of(file: str, name: str) -> tuple[str, Path]:
 
 
 class Lines:
-    """Says in which line of a document something stands; looked for when it is first asked for."""
+    """The line numbers of a document's entries, computed when they are first needed."""
 
     def __init__(self, name: str, text: str) -> None:
         self._name = name
         self._text = text
 
     def places(self, kind: str, index: int) -> Place:
-        """The places of an entry: see store/admin/document.py."""
+        """Return the places of an entry: see store/admin/document.py."""
 
         def place(field: str) -> str:
             line = self._lines.get((kind, index, field)) or self._lines.get((kind, index, ""))

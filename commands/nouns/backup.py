@@ -1,6 +1,6 @@
 """`backup`: one archive of a store and its journals, also while gateways run.
 
-What fits together and why: store/copies/journals.py. `restore` brings it back.
+store/copies/journals.py explains which parts fit together. `restore` restores it.
 """
 
 import os
@@ -70,7 +70,7 @@ def command(
 def _write(
     access: Access, file: Path, with_secrets: bool, more: tuple[Path, ...]
 ) -> dict[str, Any]:
-    """Write the archive beside its place, then put it there; what it says of itself."""
+    """Write the archive to a temporary folder, then link it to its place. Return the summary."""
     loaded = access.loaded
     folders = _folders(access, more)
     work = Path(tempfile.mkdtemp(prefix=".sluice-backup-", dir=file.absolute().parent))
@@ -93,15 +93,15 @@ def _write(
             tar.close()
             out.flush()
             os.fsync(out.fileno())
-        os.link(whole, file)  # unlike a rename it never replaces what came meanwhile
+        os.link(whole, file)  # unlike a rename, a link never replaces a file created meanwhile
     finally:
         shutil.rmtree(work)
     return summary
 
 
 def _folders(access: Access, more: tuple[Path, ...]) -> list[Path]:
-    """Journal folders to read, each once; first that of the node by whose name records of the
-    archive are booked when it is restored."""
+    """Return the journal folders to read, each once. The first is that of the node under whose name
+    records of the archive are booked when it is restored."""
     own = Path(access.loaded.settings.journal.dir)
     beside = [node.journal for node in nodes_of_store(access.loaded, access.db)]
     folders = [folder.resolve() for folder in (own, *beside, *more) if folder.is_dir()]
@@ -118,7 +118,7 @@ def _add_store(
         snapshot.copy_to(db, work / name)
         archive.add_file(tar, name, work / name)
         (work / name).unlink()
-        ended_ms = database_ms(db)  # what is recorded by now is written by now
+        ended_ms = database_ms(db)  # calls recorded before this time are in the journals
         for part, data in journals.read():
             archive.add_bytes(tar, f"{JOURNAL}/{part}", data)
         running = restored.unfinished(db)

@@ -1,4 +1,4 @@
-"""`books`: proves wallets, ledger, records and leases against each other."""
+"""`books`: the check of wallets, ledger, records and leases against each other."""
 
 import click
 

@@ -1,7 +1,7 @@
 """`channel`: upstream accounts, listed and edited one by one, and tested by a real call.
 
-`test` lies in channel_probe.py: it needs the event loop and the upstream client, which would make
-every other verb slow.
+`test` is in channel_probe.py. It needs the event loop and the upstream client, which would slow
+down every other verb.
 """
 
 import click

@@ -1,4 +1,4 @@
-"""`client-config`: what to put into a client program so that it talks to this gateway."""
+"""`client-config`: the settings with which a client program uses this gateway."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""`code`: redeem codes. A code is shown when it is made, and never again."""
+"""`code`: redeem codes. A code is shown only when it is created."""
 
 from collections.abc import Callable
 from typing import Any
@@ -25,7 +25,7 @@ command = Noun(
 
 
 class Expiry(click.ParamType[int]):
-    """A moment with its time zone, given to the command in milliseconds since 1970."""
+    """A time with its time zone, passed to the command in milliseconds since 1970."""
 
     name = "time"
 

@@ -1,7 +1,7 @@
 """`completion`: the script that makes a shell complete commands, verbs, options and their values.
 
-The shell then asks app.py with COMPLETE_VARIABLE set, and `answer` tells it. Click does both; what
-is special is that a command's module is imported only when its own words are completed.
+The shell then runs app.py with COMPLETE_VARIABLE set, and `answer` prints the words. Click does
+both. The difference here is that a command's module is imported only to complete its own words.
 """
 
 import importlib
@@ -23,7 +23,8 @@ PROGRAM = "sluice"
 
 
 class _Zsh(ZshComplete):
-    """Asks the program that stands on the command line: ./sluice need not be in PATH."""
+    """Completion that runs the program named on the command line, so ./sluice need not be
+    in PATH."""
 
     source_template = ZshComplete.source_template.replace(
         "    (( ! $+commands[%(prog_name)s] )) && return 1\n", ""
@@ -31,7 +32,7 @@ class _Zsh(ZshComplete):
 
 
 class _Fish(FishComplete):
-    """As _Zsh."""
+    """The same as _Zsh."""
 
     source_template = FishComplete.source_template.replace(
         "(commandline -t) %(prog_name)s", "(commandline -t) (commandline -opc)[1]"
@@ -42,7 +43,8 @@ _SHELLS: dict[str, type[ShellComplete]] = {"bash": BashComplete, "zsh": _Zsh, "f
 
 
 class _Root(click.Group):
-    """All commands; one is imported when words behind its name are completed."""
+    """The group of all commands. A command is imported when the words after its name are
+    completed."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(app.COMMANDS)
@@ -78,5 +80,5 @@ def command(shell: str) -> None:
 
 
 def answer(instruction: str) -> int:
-    """Answer a shell's COMPLETE_VARIABLE, such as bash_complete; return the exit code."""
+    """Answer a shell's COMPLETE_VARIABLE, such as bash_complete. Return the exit code."""
     return shell_complete(_Root(PROGRAM), {}, PROGRAM, app.COMPLETE_VARIABLE, instruction)

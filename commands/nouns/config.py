@@ -1,4 +1,4 @@
-"""`config`: changes gateway.toml. What is in force is shown by `check` and `status --settings`."""
+"""`config`: changes of gateway.toml. `check` and `status --settings` show what is in force."""
 
 import os
 import sys

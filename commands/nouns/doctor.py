@@ -1,4 +1,4 @@
-"""`doctor`: checks everything that may be wrong, and prints a remedy for each problem.
+"""`doctor`: checks of everything that may be wrong, with a remedy for each problem.
 
 The checks are in commands/doctor/.
 """
@@ -82,7 +82,7 @@ def _addresses(loaded: Loaded) -> list[Finding]:
 
 
 def _store(loaded: Loaded, yes: bool | None) -> list[Finding]:
-    """Check store and channels. `yes` None: do not ask."""
+    """Check store and channels. `yes` None: do not ask, and make no calls."""
     findings: list[Finding] = []
     with machine.open_store(loaded, findings) as db:
         if db is None:
@@ -90,7 +90,7 @@ def _store(loaded: Loaded, yes: bool | None) -> list[Finding]:
         try:
             cipher = Cipher(secrets.of(loaded).cipher_keys)
         except ConfigError:
-            return findings  # reported already
+            return findings  # already reported
         spend: bool | None = yes
         if yes is False:
             spend = None

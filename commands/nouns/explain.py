@@ -1,4 +1,4 @@
-"""`explain`: explanation of a call of a key for a model at an endpoint."""
+"""`explain`: the explanation of a key's call for a model at an endpoint."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -19,7 +19,7 @@ from store.values.cipher import Cipher
 from store.values.key_secrets import digests
 
 Refused = tuple[list[str], list[str]]
-"""Features that a call may not ask for: not allowed, and without a price."""
+"""Features that a call may not ask for: those not allowed, and those without a price."""
 
 COLUMNS = ("channel", "state", "priority", "weight", "upstream_model")
 
@@ -107,7 +107,7 @@ def _print(explanation: Explanation, refused: Refused) -> None:
 
 
 def _remedies(why: ModelLookup | None) -> list[tuple[str, Sequence[str]]]:
-    """Return remedies for a model that is not offered, each with its label."""
+    """Return labelled remedies for a model that is not offered."""
     if why is None:
         return []
     nearest = "public name" if why.code == availability.UPSTREAM_NAME else "nearest names"

@@ -1,4 +1,4 @@
-"""`export`: prints what `apply` reads, from the store and without secrets."""
+"""`export`: the document for `apply`, from the store and without secrets."""
 
 from collections.abc import Sequence
 
@@ -32,7 +32,7 @@ def _remarks(omitted: Sequence[str]) -> list[str]:
     if not omitted:
         return []
     head = "Left out; applied elsewhere, channels have no keys, and keys get secrets of their own:"
-    # names may hold what would end a comment, or steer a terminal
+    # names may contain characters that end a comment or control a terminal
     return [
         head,
         *(f"  {''.join(c if c.isprintable() else '?' for c in line)}" for line in omitted),

@@ -1,4 +1,4 @@
-"""`init`: a folder becomes a gateway. What exists already is not changed."""
+"""`init`: the creation of a gateway in a folder. Existing files are not changed."""
 
 import os
 from pathlib import Path
@@ -14,8 +14,8 @@ from store.db import migrate
 from store.db.database import discard, open_database
 from store.hub import first_run
 
-FOLDER_MODE = 0o700  # for the secrets, and records of calls in the database and the journal
-FILE_MODE = 0o600  # store.url may hold a password
+FOLDER_MODE = 0o700  # protects the secrets, and records of calls in the database and the journal
+FILE_MODE = 0o600  # store.url may contain a password
 
 
 @click.command()
@@ -39,8 +39,8 @@ def command(folder: Path, overrides: tuple[str, ...]) -> None:
 
 
 def _first_run(loaded: Loaded) -> list[str]:
-    """Return where the first administrator gets a password, unless one can sign in; it opens when
-    `serve` runs."""
+    """Return the link with which the first administrator sets a password, unless an administrator
+    can sign in already. It works once `serve` runs."""
     db = open_database(loaded.settings.store.url)
     try:
         link = None if migrate.behind(db) else first_run.make_link(db)
@@ -65,7 +65,8 @@ def left_as_it_is(path: Path, overrides: tuple[str, ...]) -> list[str]:
 
 
 def prepare(folder: Path, overrides: tuple[str, ...]) -> list[str]:
-    """Make what is missing; what was done, a line each. ConfigError before anything is written."""
+    """Create what is missing. Return a line for each step. Raises ConfigError before anything is
+    written."""
     load(None, overrides, os.environ)
     folder.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
     done = [_settings_file(folder / FILE_NAME, overrides)]
@@ -89,7 +90,8 @@ def _settings_file(path: Path, overrides: tuple[str, ...]) -> str:
 
 
 def make_schema(loaded: Loaded, fresh_secrets: bool) -> str:
-    """Make the schema in an empty database; what was found or done. A schema is never changed."""
+    """Create the schema in an empty database. Return what was found or done. An existing schema is
+    never changed."""
     db = open_database(loaded.settings.store.url)
     try:
         if migrate.is_new(db):

@@ -1,4 +1,4 @@
-"""`key`: API keys. A secret is shown when it is made, and never again."""
+"""`key`: API keys. A secret is shown only when it is created."""
 
 import os
 import time
@@ -65,7 +65,7 @@ def create(
 def list_keys(access: Access, user: str | None, as_json: bool) -> None:
     """List keys; of each secret only a few characters are stored."""
     if user is not None:
-        show(access.db, "user", user)  # a misspelt name is told from a user without keys
+        show(access.db, "user", user)  # tells a misspelt name from a user without keys
     keys = _with_status(access, list_objects(access.db, "key"))
     rows = [key for key in keys if user is None or key["user"] == user]
     print_table(rows, ("id", "user", "name", "group", "status", "secret", "expires_at"), as_json)
@@ -117,7 +117,7 @@ def rotate(access: Access, key: str, overlap: int, as_json: bool) -> None:
 
 
 def _change(name: str, summary: str, change: Callable[..., None], **how: bool) -> click.Command:
-    """Return the verb that changes the state of a key, and says which state it has."""
+    """Return the verb that changes the state of a key and prints the new state."""
 
     @click.command(name, help=summary)
     @KEY
@@ -155,7 +155,7 @@ def _print_secret(key_id: str, secret: str | None, as_json: bool) -> None:
 
 
 def _with_status(access: Access, keys: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Add the masked `secret`, `status` in one word, and the use of the limit."""
+    """Add the masked `secret`, `status` as one word, and the use of the limit."""
     enabled_users = {u["name"] for u in list_objects(access.db, "user") if u["enabled"]}
     rows = []
     for key in with_use_of_limits(access.db, keys, database_ms(access.db)):
@@ -167,7 +167,7 @@ def _with_status(access: Access, keys: Iterable[Mapping[str, Any]]) -> list[dict
 
 
 def _status(key: Mapping[str, Any], user_enabled: bool) -> str:
-    """active, or the first reason why calls with the key are refused."""
+    """Return "active", or the first reason for which calls with the key are refused."""
     if key["revoked_at"] is not None:
         return "revoked"
     if not key["enabled"]:

@@ -1,6 +1,6 @@
 """The verbs that nouns share: list, show, create, set, disable, enable, remove.
 
-One file a noun (users, groups, models, channels, plans, subscriptions) makes its command with
+Each noun's file (users, groups, models, channels, plans, subscriptions) creates its command with
 `noun`. Imported by commands only.
 """
 
@@ -28,10 +28,10 @@ def noun(
     complete: Complete = lambda _, objects: objects,
     json_only: Sequence[str] = (),
 ) -> Noun:
-    """The command of a kind; `columns` are the fields that its table shows.
+    """Return the command of a kind. `columns` are the fields in its table.
 
-    `remark` is added to the help of create and set; `complete` gives what is shown more fields, of
-    which those of `json_only` are too long for people.
+    `remark` is added to the help of create and set. `complete` adds fields to the objects that are
+    shown; those in `json_only` are too long for text output.
     """
     command = Noun(kind, help=f"List, show and edit {kind}s.", no_args_is_help=True)
     for verb in (
@@ -124,7 +124,7 @@ def _remove(kind: str) -> click.Command:
 
 
 def edit_help(summary: str, kind: str, remark: str = "") -> str:
-    """The help of a verb that takes fields of a kind."""
+    """Return the help of a verb that takes fields of a kind."""
     text = (
         f"{summary}\n\nFields: {', '.join(KINDS[kind].fields)}. Write nested"
         " fields with dots (price.input=2), lists with commas; a value env:NAME or file:PATH is"

@@ -1,7 +1,7 @@
 """The nodes of this machine that share a configuration file and differ by environment or --set.
 
-Their journal folders lie side by side; each holds the node's name and its own settings, so that
-nodes can be told apart even while the store is unreachable. Imported by commands only.
+Their journal folders are siblings. Each contains the node's name and its own settings, so nodes can
+be told apart even while the store is unreachable. Imported by commands only.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from store.values.errors import Refused
 
 @dataclass(frozen=True, slots=True)
 class LocalNode:
-    """A node that has run on this machine. `pid`: its first process; None: it does not run."""
+    """A node that has run on this machine. `pid`: its first process, None if it is not running."""
 
     name: str
     journal: Path
@@ -32,7 +32,7 @@ class LocalNode:
 
 
 def local_nodes(loaded: Loaded) -> list[LocalNode]:
-    """Return the node of journal.dir, once it has a name, and its siblings; running ones first."""
+    """Return the node of journal.dir, if it has a name, and its siblings; running ones first."""
     own = Path(loaded.settings.journal.dir)
     folders = {own, *(path.parent for path in own.parent.glob(f"*/{node.NAME_FILE}"))}
     nodes = [
@@ -44,7 +44,8 @@ def local_nodes(loaded: Loaded) -> list[LocalNode]:
 
 
 def nodes_of_store(loaded: Loaded, db: peewee.Database) -> list[LocalNode]:
-    """Return the configured node and those beside it that served the store. StoreUnavailable."""
+    """Return the configured node, and its siblings that served the store. Raises
+    StoreUnavailable."""
     own = Path(loaded.settings.journal.dir)
     seen = snapshot_read(db, lambda: last_seen(db))
     return [entry for entry in local_nodes(loaded) if entry.journal == own or entry.name in seen]
@@ -53,8 +54,9 @@ def nodes_of_store(loaded: Loaded, db: peewee.Database) -> list[LocalNode]:
 def of_node(loaded: Loaded, name: str | None) -> Loaded:
     """Return the configuration with journal.dir and the ops port of the node that a command means.
 
-    `name` None: the configuration as it is, with a note of other nodes that run. Refused: its node
-    does not run and others are here, or no node here has this name.
+    `name` None: return the configuration unchanged, and print a note about other running nodes.
+    Raises Refused if its node is not running and there are others here, or if no node here has the
+    name.
     """
     nodes = local_nodes(loaded)
     if name is None:

@@ -1,4 +1,4 @@
-"""`migrate`: the database schema, and moving to another database. `store/` does the work."""
+"""`migrate`: the database schema, and the move to another database. `store/` does the work."""
 
 import os
 import sys
@@ -32,7 +32,7 @@ from store.db.database import discard, open_database
 from store.values.errors import Refused, StoreUnavailable
 from store.values.usage_record import rfc3339_or_none
 
-READ_TIMEOUT_S = 3600  # altering a large table takes its time
+READ_TIMEOUT_S = 3600  # altering a large table can take long
 PROGRESS_S = 10.0
 TOTAL_ORDER = (
     "Galera (wsrep_OSU_method = TOI): each change of a table runs on all hosts at once, and nothing"
@@ -129,7 +129,8 @@ def copy(url: str, switch: bool, config: Path | None, as_json: bool) -> None:
 
 
 def _check_switch(loaded: Loaded, url: str) -> None:
-    """Refuse, before anything is copied, a switch that could not be written or would not count."""
+    """Refuse, before anything is copied, a switch that could not be written or would have no
+    effect."""
     origin = loaded.origins["store.url"]
     if loaded.path is not None:
         with_setting(loaded.path, "store.url", url)
@@ -140,7 +141,7 @@ def _check_switch(loaded: Loaded, url: str) -> None:
 
 @contextmanager
 def _stopped(config: Path | None) -> Iterator[None]:
-    """Keep every gateway of this configuration, and nodes beside it, from running or starting."""
+    """Keep all gateways of this configuration and its sibling nodes from running or starting."""
     loaded = configuration(config)
     folders = {Path(loaded.settings.journal.dir), *(other.journal for other in local_nodes(loaded))}
     with ExitStack() as locks:
@@ -178,7 +179,7 @@ def _progress(as_json: bool) -> Iterator[Callable[[str], None]]:
 
 @contextmanager
 def _database(config: Path | None) -> Iterator[peewee.Database]:
-    # not store_access.opened_store: that one wants the schema up to date
+    # not store_access.opened_store, which requires an up-to-date schema
     loaded = configuration(config)
     db = open_database(loaded.settings.store.url, read_timeout_s=READ_TIMEOUT_S)
     try:

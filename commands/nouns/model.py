@@ -1,4 +1,4 @@
-"""`model`: models, listed and edited one by one; made from the catalogue; prices of a list."""
+"""`model`: models, listed and edited one by one, created from the catalogue; prices of a list."""
 
 from typing import Any
 
@@ -31,8 +31,8 @@ FROM_CATALOGUE = (
 
 
 class BareOption(click.Command):
-    """A command whose option --from-catalogue takes a value with `=` alone, so that what stands
-    behind it is an argument."""
+    """A command whose option --from-catalogue takes a value only after `=`, so that the next word
+    is an argument."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         return super().parse_args(ctx, [f"{arg}=" if arg == BARE else arg for arg in args])

@@ -1,4 +1,4 @@
-"""`model prices pull`: the prices of a public list, compared with ours and taken."""
+"""`model prices pull`: the prices of a public list, compared with ours and stored."""
 
 import datetime
 from collections.abc import Mapping

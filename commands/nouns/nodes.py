@@ -1,4 +1,4 @@
-"""`nodes`: every node of the store, as its processes have told the store."""
+"""`nodes`: every node of the store, as its processes report to it."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from commands.store_access import Access, on_store
 from store.db.nodes import NodeState, states
 from store.values.usage_record import rfc3339
 
-CLOCK_SHOWN_MS = 200  # what the way to the database makes of equal clocks
+CLOCK_SHOWN_MS = 200  # smaller differences come from the time that the database takes to answer
 _COLUMNS = ("node", "state", "why", "version", "workers", "clock_behind_ms", "backlog_bytes")
 
 

@@ -1,4 +1,4 @@
-"""`plan`: what subscriptions give, listed and edited one by one."""
+"""`plan`: the quotas of subscriptions, listed and edited one by one."""
 
 from commands.nouns.kinds import noun
 

@@ -1,7 +1,7 @@
-"""`quickstart`: from nothing to a first streamed answer, and the same gateway again next time.
+"""`quickstart`: a new gateway up to the first streamed answer, or the start of an existing one.
 
-It makes what is missing and leaves alone what is there: files, schema, channels, a user, a key.
-Then it becomes `serve` by exec, so that nothing of what it needed stays in memory.
+It creates what is missing and does not change what exists: files, schema, channels, a user, a key.
+Then it becomes `serve` by exec, so that its own modules do not stay in memory.
 """
 
 import json
@@ -43,7 +43,7 @@ KEY_FILE_MODE = 0o600
 USER = "admin"
 GROUP = "default"
 KEY_NAME = "quickstart"
-PASSWORD_BYTES = 12  # of the first administrator's password
+PASSWORD_BYTES = 12  # for the first administrator's password
 BALANCE = "100.00"
 DEMO_HOST = "127.0.0.1"
 DEMO_PORTS = range(18800, 18900)
@@ -79,7 +79,7 @@ def command(folder: Path, port: int | None, overrides: tuple[str, ...]) -> None:
     start = fill_store(loaded, folder)
     settings = [part for override in chosen for part in ("--set", override)]
     demo = ["--demo-port", str(start.demo_port)] if start.demo_port else []
-    # printed by `serve` once it owns the ports
+    # printed by `serve` once it has bound the ports
     last = ["--welcome-fd", str(_handed_over(welcome(loaded, start, folder)))]
     sys.stdout.flush()
     arguments = [sys.executable, APP, "serve", "--config", str(path), *settings, *demo, *last]
@@ -95,8 +95,9 @@ def _handed_over(text: str) -> int:
 
 
 class Start(NamedTuple):
-    """The store's content for a first call: the key, a model of each family, the demo's port; the
-    new administrator's password, None when one exists; the base URL set in the Hub, if any."""
+    """The facts for a first call: the key, a model of each family, the demo vendor's port, the new
+    administrator's password (None if there is an administrator), the base URL set in the Hub, if
+    any."""
 
     secret: str
     fresh_key: bool
@@ -107,7 +108,7 @@ class Start(NamedTuple):
 
 
 def fill_store(loaded: Loaded, folder: Path) -> Start:
-    """Create what is missing in the store; idempotent."""
+    """Create what is missing in the store. Idempotent."""
     owned = secrets.of(loaded)
     db = open_database(loaded.settings.store.url)
     try:
@@ -130,7 +131,8 @@ def fill_store(loaded: Loaded, folder: Path) -> Start:
 
 
 def _stored_secret(path: Path) -> str:
-    """Return the secret of the first key; written before it is used, so that it cannot get lost."""
+    """Return the secret of the first key. It is written to its file before its use, so it cannot
+    get lost."""
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, KEY_FILE_MODE)
     except FileExistsError:
@@ -142,7 +144,7 @@ def _stored_secret(path: Path) -> str:
 
 
 def _missing(stored: Document, environ: Mapping[str, str]) -> Document:
-    """Return entries for what quickstart needs and the store lacks; nothing stored is changed."""
+    """Return entries for what quickstart needs and the store lacks. Nothing stored is changed."""
     entries: Document = {
         "group": [{"name": GROUP}],
         "user": [{"name": USER, "role": "admin", "balance": BALANCE}],
@@ -154,7 +156,7 @@ def _missing(stored: Document, environ: Mapping[str, str]) -> Document:
             spoken = [family for family in FAMILIES if family in VENDORS[start.name].families]
             entries["model"] += _models(start)
             for family in spoken:
-                # the first one is named as the vendor is
+                # the first one has the vendor's name
                 name = start.name if family == spoken[0] else _dashed(start.name, family)
                 entries["channel"].append(_channel(name, family, start))
     served = {channel["family"] for channel in (*stored.get("channel", ()), *entries["channel"])}
@@ -199,14 +201,14 @@ def _start(db: peewee.Database, secret: str, fresh_key: bool, password: str | No
     demo_first = sorted(stored.get("channel", ()), key=lambda row: row["vendor"] != "demo")
     models = {
         channel["family"]: next(iter(channel["models"]))
-        for channel in demo_first  # so that a vendor's model counts where there is one
+        for channel in demo_first  # so that a vendor's model replaces the demo's
         if channel["models"]
     }
     return Start(secret, fresh_key, models, _demo_port(stored), password, stored_base_url(db))
 
 
 def _demo_port(stored: Document) -> int | None:
-    """The port that the demo channels ask at, so the one the demo vendor has to listen on."""
+    """Return the port to which the demo channels lead, on which the demo vendor has to listen."""
     for channel in stored.get("channel", ()):
         url = urlsplit(channel["base_url"])
         if channel["vendor"] == "demo" and url.hostname == DEMO_HOST:

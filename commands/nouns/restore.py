@@ -1,4 +1,4 @@
-"""`restore`: a backup brought back into an empty place, whole and verified."""
+"""`restore`: the restoration of a backup into an empty folder, complete and verified."""
 
 import contextlib
 import os
@@ -107,7 +107,7 @@ def _check(manifest: Mapping[str, Any], url: str, file: Path) -> None:
 
 
 def _whole(folder: Path, manifest: Mapping[str, Any], url: str) -> tuple[dict[str, Any], list[str]]:
-    """Store and journals made one; what was done, and what does not fit."""
+    """Apply the journals to the store. Return a summary, and the faults found."""
     journal = folder / JOURNAL
     journal.mkdir(mode=0o700, exist_ok=True)
     for segment in journal.glob("*.log"):

@@ -1,8 +1,8 @@
-"""The steps by which a secret of the installation is replaced while gateways run. For `secrets`.
+"""The steps that replace a secret of the installation while gateways run. For `secrets`.
 
-The new one is first added as `upcoming`: every process accepts it and none makes anything with it.
-When all have taken it, it becomes the newest, and the old one stays beside it until nothing needs
-it. Each step leaves a state from which the next run goes on.
+The new secret is first added as `upcoming`: every process accepts it, but none uses it for new
+values. When all processes have loaded it, it becomes the newest, and the old one is kept until
+nothing needs it. The next run can continue from the state after any step.
 """
 
 import errno
@@ -26,24 +26,25 @@ from store.db.nodes import last_seen
 from store.values.errors import Refused
 
 NODE_ALIVE_MS = 60_000
-"""A node that was seen so lately runs: it says so every ten seconds."""
+"""A node seen more recently than this is running: it reports every ten seconds."""
 _CANNOT_BE_REPLACED = {errno.EROFS, errno.EBUSY}
-"""A read-only mount; a file that is itself a mount."""
+"""Errors of a read-only mount, and of a file that is itself a mount."""
 TAKEN_WITHIN_S = 60
 POLL_S = 0.2
 
 
 @dataclass(frozen=True, slots=True)
 class Nodes:
-    """The gateways of the store. `reloaded`: the operator says that the others have the file."""
+    """The gateways of the store. `reloaded`: the operator confirms that the others have the
+    file."""
 
     loaded: Loaded
     db: peewee.Database
     reloaded: bool
 
     def take(self) -> None:
-        """Reload the gateways of this machine that read the file, and wait until they have.
-        Refused when one does not, or when other nodes may not have it."""
+        """Reload the gateways of this machine that read the file, and wait until they have. Raises
+        Refused if one does not, or if other nodes may not have the file."""
         mark = secrets.of(self.loaded).mark
         local = {
             node.name: (node.pid, as_node(self.loaded, node))
@@ -100,7 +101,7 @@ class Nodes:
 
 
 def _replace(path: Path, changed: secrets.Secrets) -> None:
-    """Write the file. Refused, with nothing changed, when it is mounted from elsewhere."""
+    """Write the file. Raises Refused, with nothing changed, if the file is a mount."""
     try:
         secrets.replace(path, changed)
     except OSError as error:
@@ -116,7 +117,7 @@ def _replace(path: Path, changed: secrets.Secrets) -> None:
 
 
 def add(loaded: Loaded, kind: str) -> bool:
-    """Add a new secret as upcoming; False when a rotation is not finished."""
+    """Add a new secret as upcoming. Return False if a rotation is not finished."""
     stored = secrets.read(loaded.secrets_path)
     if kind in stored.upcoming or len(getattr(stored, secrets.KINDS[kind])) > 1:
         return False
@@ -126,7 +127,7 @@ def add(loaded: Loaded, kind: str) -> bool:
 
 
 def promote(loaded: Loaded, kind: str) -> bool:
-    """Make the upcoming secret the newest; False when there is none."""
+    """Make the upcoming secret the newest. Return False if there is none."""
     stored = secrets.read(loaded.secrets_path)
     if kind not in stored.upcoming:
         return False
@@ -139,7 +140,7 @@ def promote(loaded: Loaded, kind: str) -> bool:
 
 
 def remove_old(loaded: Loaded, kind: str) -> int:
-    """Remove all but the newest secret and return how many were removed."""
+    """Remove all but the newest secret. Return how many were removed."""
     stored = secrets.read(loaded.secrets_path)
     name = secrets.KINDS[kind]
     values = getattr(stored, name)

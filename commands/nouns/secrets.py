@@ -1,6 +1,6 @@
-"""`secrets`: replaces the secrets of the installation, step by step, while gateways run.
+"""`secrets`: the replacement of the installation's secrets, step by step, while gateways run.
 
-secret_rotation.py has the steps, store/admin/secret_use.py what still needs an old one.
+secret_rotation.py has the steps, store/admin/secret_use.py the check for uses of old ones.
 """
 
 from dataclasses import asdict

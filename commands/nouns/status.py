@@ -1,6 +1,7 @@
-"""`status`: a running gateway as its ops port tells it, the state of its channels from the store.
+"""`status`: a running gateway as its ops port reports it, and the state of its channels in the
+store.
 
-With --settings the settings in force instead, for which nothing has to run.
+With --settings: the settings in force, for which no gateway has to run.
 """
 
 from collections import Counter
@@ -103,7 +104,7 @@ def command(
 
 
 def _warn_of_another_gateway(loaded: Loaded, node: str) -> None:
-    """Warn when the gateway at the ops port is not that of this configuration."""
+    """Warn if the gateway at the ops port is not the one of this configuration."""
     try:
         own = (Path(loaded.settings.journal.dir) / NAME_FILE).read_text(encoding="utf-8").strip()
     except FileNotFoundError:
@@ -117,7 +118,7 @@ def _warn_of_another_gateway(loaded: Loaded, node: str) -> None:
 
 
 def _warn_of_another_store(loaded: Loaded, running: object) -> None:
-    """Warn when the file has been changed since the gateway read it."""
+    """Warn if the file has been changed since the gateway read it."""
     store = place(loaded.settings.store.url)
     if running not in (store, None):
         note(
@@ -135,8 +136,8 @@ def _stored_state(
     list[dict[str, Any]] | None,
     list[dict[str, Any]] | None,
 ]:
-    """Return the states of channels and of models for groups, the last run of the upkeep and the
-    next one, recent uses without a price, and the hosts of the store; None while the store is
+    """Return the state of channels and of models for groups, the last and next run of the upkeep,
+    recent uses without a price, and the hosts of the store. All are None if the store is
     unreachable."""
     try:
         with opened_store(config) as access:
@@ -173,7 +174,8 @@ _LIMITS = {
 
 
 def _clock(lead_s: float | None) -> str | None:
-    """The node's clock against the database's; None: not known yet."""
+    """Return the difference of the node's clock from the database's; None if it is not
+    known yet."""
     if not lead_s:
         return lead_s if lead_s is None else "agrees with the database's"
     return f"{abs(lead_s):.1f} s {'ahead of' if lead_s > 0 else 'behind'} the database's"
@@ -206,7 +208,7 @@ def _print_node(fields: dict[str, Any]) -> None:
 
 
 def _print_states(title: str, statuses: Sequence[Status] | None) -> None:
-    """Print the counts by state, then each one that is not available."""
+    """Print the counts by state, then each status that is not available."""
     if statuses is None:
         return
     click.echo()

@@ -1,4 +1,6 @@
-"""`store`: the hosts of the database, which one is written to, and what became of a lost commit."""
+"""`store`: the hosts of the database, which of them is written to, and the outcome of a lost
+commit.
+"""
 
 import click
 

@@ -1,4 +1,4 @@
-"""`token`: tokens of the Hub's JSON API. A token is shown when it is made, and never again."""
+"""`token`: tokens of the Hub's JSON API. A token is shown only when it is created."""
 
 import click
 

@@ -1,4 +1,6 @@
-"""`usage`: the records of calls: the newest, a live tail, all of them, their sums, their check."""
+"""`usage`: the records of calls: the newest ones, a live tail, all of them, their sums, their
+check.
+"""
 
 import sys
 import time
@@ -37,7 +39,7 @@ MAX_TAIL_RECORDS = 10_000
 
 Write = Callable[[Mapping[str, Any]], None]
 
-# The text form of a record: columns and their width; the last one takes what it needs.
+# The columns of a record as text, and their width; the last column has no limit.
 TEXT_COLUMNS: Mapping[str, int] = {
     "recorded_at": 24,
     "id": 26,
@@ -53,7 +55,7 @@ TEXT_COLUMNS: Mapping[str, int] = {
     "error": 0,
 }
 
-# In a terminal that has no room for them.
+# The columns for a terminal that is too narrow for the others.
 NARROW_COLUMNS: Mapping[str, int] = {
     "recorded_at": 8,
     "id": 26,
@@ -71,7 +73,7 @@ command.add_command(usage_upkeep.rebuild_rollups)
 
 
 def _dimensions(_context: click.Context, _option: click.Parameter, text: str) -> list[str]:
-    """Parse --by; a usage error for an unknown or repeated dimension."""
+    """Parse --by. Raises UsageError for an unknown or repeated dimension."""
     names = [name.strip().replace("-", "_") for name in text.split(",")]
     names = ["key_id" if name == "key" else name for name in names]
     for name in names:
@@ -108,7 +110,7 @@ def tail(config: Path | None, as_json: bool, following: bool, limit: int, **filt
             records = [to_public(row) for row in newest_rows(access.db, selected, limit)]
     except KeyboardInterrupt:
         if following:
-            return  # that is how it ends
+            return  # the usual end
         raise
     if as_json:
         print_json(records)
@@ -217,7 +219,7 @@ def verify(access: Access, as_json: bool, since_ms: int | None) -> int:
 
 
 def _counted(rows: Iterable[Row], line: Line) -> Iterator[Row]:
-    """The rows, while the line says how many there were."""
+    """Yield the rows, and show their number in the progress line."""
     for number, row in enumerate(rows):
         if number % PAGE_ROWS == 0:
             line.tell(f"exporting: {number} records")
@@ -227,7 +229,7 @@ def _counted(rows: Iterable[Row], line: Line) -> Iterator[Row]:
 def _faults(
     db: peewee.Database, line: Line, since_ms: int | None
 ) -> Iterator[tuple[str | None, str]]:
-    """Ids and what is wrong; None: not a record but a sum."""
+    """Yield ids and faults. The id is None for the fault of a sum."""
     right = True
 
     def report(count: int) -> None:
@@ -236,16 +238,16 @@ def _faults(
     for call_id, fault in verify_costs(db, report, since_ms):
         right = False
         yield call_id, fault
-    if right:  # a wrong record makes many sums wrong
+    if right:  # otherwise one wrong record would report many wrong sums
         for fault in rollups.verify(db, day_at(since_ms or 0)):
             yield None, fault
 
 
 def _follow(db: peewee.Database, filters: Filters, limit: int, write: Write) -> None:
-    """Write the newest records, then every new one, each once, for ever.
+    """Write the newest records, then every new one, each once, until interrupted.
 
-    Rows found before the first pause existed already. It begins early enough that a
-    record which becomes visible a little late is not lost.
+    Rows found before the first pause existed already. Following starts early enough to include a
+    record that becomes visible a little late.
     """
     start_ms = database_ms(db) - OVERLAP_MS
     newest = newest_rows(db, filters, limit)
@@ -316,7 +318,7 @@ def _text_writer() -> Write:
 
 
 def _tokens(record: Mapping[str, Any]) -> str:
-    """Tokens read and written, of a record or of sums."""
+    """Return the tokens read and written, of a record or of sums."""
     meters = record.get("meters") or {name: record[f"{name}_tokens"] for name in SIDES}
     counts = [(METERS[name].side, count) for name, count in meters.items()]
     written = sum(count for side, count in counts if side in ("output", "reasoning"))
@@ -330,5 +332,6 @@ def _text_line(record: Mapping[str, Any], columns: Mapping[str, int]) -> str:
 
 
 def _fitted(text: str, width: int) -> str:
-    """In its column: a longer text is cut, and shows that; --json has all of it."""
+    """Return a text that fits its column. A longer one is cut and marked; --json has the whole
+    text."""
     return text[: width - 1] + "…" if 0 < width < len(text) else text.ljust(width)

@@ -1,4 +1,4 @@
-"""The options that choose usage records; a name that does not exist is an error.
+"""The options that select usage records. A name that does not exist is an error.
 
 Imported by the verbs of `usage`.
 """
@@ -36,7 +36,7 @@ FILTERS: Mapping[str, tuple[type, str]] = {
     "client_request_id": (str, "The client's own X-Client-Request-Id."),
     "trace_id": (str, "Trace of the client's traceparent, or one that began here."),
 }
-# Neither an index nor the sums tell where calls with these are.
+# Neither an index nor the sums find calls by these.
 UNINDEXED = ("status", "trace_id")
 
 # Outcomes that are their own error code (interface: "A usage record").
@@ -45,7 +45,7 @@ ERROR_CODES = tuple(sorted({*CODES.values(), *_CODES_OF_OUTCOMES}))
 
 
 def filter_options(verb: F) -> F:
-    """The options of FILTERS, --since and --until, given to the command as keywords."""
+    """Add the options of FILTERS, --since and --until to a command, as keywords."""
     verb = click.option("--until", type=Moment(), help="Calls started before.")(verb)
     since = (
         "Calls started since: a time, a day, how long ago (24h), or the begin of today, yesterday,"
@@ -58,8 +58,8 @@ def filter_options(verb: F) -> F:
 
 
 def filters_of(db: peewee.Database, given: Mapping[str, Any]) -> Filters:
-    """The filters of these options. NotFound, with the nearest name, for what does not exist: a
-    model and an endpoint are any text, since clients ask for what does not exist."""
+    """Return the filters of these options. Raises NotFound, with the nearest name, for names that
+    do not exist. Models and endpoints may be any text, because clients ask for unknown ones."""
     options = dict(given)
     since_ms, until_ms = options.pop("since"), options.pop("until")
     if since_ms is not None and until_ms is not None and since_ms >= until_ms:
@@ -76,8 +76,8 @@ def filters_of(db: peewee.Database, given: Mapping[str, Any]) -> Filters:
 
 
 def bounded(db: peewee.Database, filters: Filters, why: str) -> Filters:
-    """The filters, with a beginning when none was given: what has to be looked for in the records
-    themselves is looked for in the last days. `why` is told in that case."""
+    """Return the filters with a start time. Without one, only the last days of records are
+    searched, and the note `why` is printed."""
     if filters.since_ms is not None:
         return filters
     until_ms = filters.until_ms or database_ms(db)
@@ -87,7 +87,7 @@ def bounded(db: peewee.Database, filters: Filters, why: str) -> Filters:
 
 
 def needs_bound(filters: Filters) -> bool:
-    """Return whether such calls may be so rare that all records would be scanned."""
+    """Return whether the calls may be so rare that all records would be scanned."""
     if filters.request_id is not None:
         return False
     return any(getattr(filters, name) is not None for name in UNINDEXED)

@@ -1,4 +1,4 @@
-"""`usage show`: one call, with its cost line by line and what each attempt met."""
+"""`usage show`: one call, with the lines of its cost and the result of each attempt."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -15,7 +15,7 @@ from store.values.errors import NotFound
 from store.values.meters import count_in_unit
 from store.values.usage_record import rfc3339, to_public
 
-# What is said of a call, a line each: the name, and the fields it is made of.
+# The lines that describe a call: the name, and the fields from which it is made.
 _LINES: Mapping[str, tuple[str, ...]] = {
     "started": ("started_at",),
     "took": ("duration_ms", "ttft_ms"),

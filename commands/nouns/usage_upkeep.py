@@ -1,4 +1,4 @@
-"""`usage prune` and `usage rebuild-rollups`: old records removed, sums rebuilt."""
+"""`usage prune` and `usage rebuild-rollups`: removal of old records, and new sums."""
 
 import itertools
 import sys
@@ -58,7 +58,7 @@ def prune(access: Access, as_json: bool, age_s: int, dry_run: bool, yes: bool) -
 
 
 def _telling_pause(line: Line) -> Callable[[], None]:
-    """A pause after each portion that says how much is deleted."""
+    """Return a function that pauses after each portion and reports how much is deleted."""
     portions = itertools.count(1)
 
     def pause() -> None:

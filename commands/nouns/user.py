@@ -1,4 +1,4 @@
-"""`user`: users, listed and edited one by one; and how one who is locked out gets in again."""
+"""`user`: users, listed and edited one by one, and a new password for one who is locked out."""
 
 import sys
 from pathlib import Path
@@ -14,7 +14,7 @@ from store.admin.apply import Outcome
 from store.hub import one_time, openid_links, people
 from store.values.errors import Refused
 
-MAX_LINE_CHARS = 4096  # of a password; longer ones are refused anyway
+MAX_LINE_CHARS = 4096  # for a password; longer ones are refused anyway
 
 command = noun("user", ("name", "role", "enabled", "order", "id"), complete=with_use_of_limit)
 TOTP = "totp=off: ask a user who has lost the authenticator for no one-time code any more."

@@ -1,4 +1,4 @@
-"""`version`: imports nothing heavy, for it has to answer at once."""
+"""`version`: the version of the program. Imports nothing heavy, so that it answers at once."""
 
 import platform
 

@@ -1,4 +1,4 @@
-"""`wallet`: what users own, and the ledger that says why. Amounts are decimal strings."""
+"""`wallet`: balances of users, and the ledger that explains them. Amounts are decimal strings."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -24,7 +24,7 @@ command = Noun("wallet", help="Show, credit, debit and refund wallets.", no_args
 
 
 class Amount(click.ParamType[int]):
-    """An amount of money, given to the command in nanos."""
+    """An amount of money, passed to the command in nanos."""
 
     name = "amount"
 
@@ -101,15 +101,15 @@ def refund(access: Access, as_json: bool, call: str, **given: Any) -> None:
 
 
 def print_line(user: str, line: Line, as_json: bool) -> None:
-    """A movement that was made, and whose it is."""
+    """Print a movement and its user."""
     print_fields({"user": user, **to_public(line)}, as_json)
 
 
 @contextmanager
 def named_user(access: Access, user: str) -> Iterator[None]:
-    """Whoever is not found is told the nearest name."""
+    """Add the nearest name to the error for a user that does not exist."""
     try:
         yield
     except NotFound:
-        show_object(access.db, "user", user)  # its NotFound knows the names
+        show_object(access.db, "user", user)  # raises NotFound with the nearest name
         raise
