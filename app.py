@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """The entry point: finds the command by its name and imports only that command's module.
 
-A module commands/nouns/<name>.py, or commands/process/<name>.py, holds `command` (click), or
-`main(args) -> exit code` when it does not want click in its process. Exit codes: 0 done, 1 failed,
-2 wrong usage, 3 configuration refused.
+The module is commands/nouns/<name>.py or commands/process/<name>.py. It contains `command` (click),
+or `main(args) -> exit code` if its process must not load click. Exit codes: 0 done, 1 failed, 2
+wrong usage, 3 configuration refused.
 """
 
 import gc
@@ -61,7 +61,7 @@ SEE_HELP = "'sluice --help' lists the commands."
 
 
 def main(args: Sequence[str]) -> int:
-    """Run one command line and return the exit code."""
+    """Run one command line. Return the exit code."""
     if COMPLETE_VARIABLE in os.environ:
         completion = importlib.import_module(module_of("completion"))
         return int(completion.answer(os.environ[COMPLETE_VARIABLE]))
@@ -87,12 +87,12 @@ def main(args: Sequence[str]) -> int:
 
 
 def console() -> int:
-    """The program `sluice` of an installed package."""
+    """Run the program `sluice` of an installed package."""
     return main(sys.argv[1:])
 
 
 def module_of(name: str) -> str:
-    """The module of a command."""
+    """Return the module of a command."""
     folder = "process" if name in PROCESSES else "nouns"
     return f"commands.{folder}.{name.replace('-', '_')}"
 
@@ -101,7 +101,7 @@ def _run(name: str, args: Sequence[str]) -> int:
     module_name = name
     if name == "serve" and "--help" not in args:
         module_name = "supervisor"  # click would stay in the memory of the first process
-    gc.disable()  # imports leave no garbage, and looking for it is a sixth of their time
+    gc.disable()  # imports leave no garbage, and searching for it takes a sixth of their time
     try:
         module = importlib.import_module(module_of(module_name))
     except ModuleNotFoundError as error:

@@ -1,1 +1,1 @@
-"""What runs on the IOLoop: the relay's endpoints, the relay itself, telemetry."""
+"""The code that runs on the IOLoop: the relay's endpoints, the relay itself, telemetry."""

@@ -1,6 +1,6 @@
 """The address of a client behind trusted proxies, and networks of addresses.
 
-Imported by the relay port and the Hub; it knows neither.
+Imported by the relay port and the Hub, and independent of both.
 """
 
 from collections.abc import Sequence
@@ -8,14 +8,14 @@ from ipaddress import IPv4Network, IPv6Network, ip_address
 
 Network = IPv4Network | IPv6Network
 
-FORWARDED_MAX = 64  # addresses of X-Forwarded-For that are read, from the right
+FORWARDED_MAX = 64  # the most addresses of X-Forwarded-For that are read, from the right
 
 
 def client_address(peer: str, forwarded: str | None, trusted: Sequence[Network]) -> str:
-    """Return the caller's address: `peer`, or what a trusted proxy says it is.
+    """Return the caller's address: `peer`, or the address that a trusted proxy reports.
 
-    The first address from the right of X-Forwarded-For that is not a trusted proxy; an unreadable
-    one ends the search, since anybody may have written it.
+    That is the first address from the right of X-Forwarded-For that is not a trusted proxy. An
+    unreadable one ends the search, because any client may have written it.
     """
     if not trusted or forwarded is None or not is_within(peer, trusted):
         return peer
@@ -33,7 +33,7 @@ def client_address(peer: str, forwarded: str | None, trusted: Sequence[Network])
 
 
 def is_within(address: str, networks: Sequence[Network]) -> bool:
-    """Return whether an address is in one of some networks; a text that is none is not."""
+    """Return whether an address is in one of the networks. False for a text that is no address."""
     try:
         parsed = ip_address(address)
     except ValueError:

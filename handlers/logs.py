@@ -1,7 +1,7 @@
 """Log output of a worker, written by a thread: a slow reader of stderr must not block the loop.
 
-Two sources: Python's logging (records, whose credentials are taken out), and the lines of calls, in
-blocks; what callers can put into those is cleaned where they are made.
+There are two sources: Python's logging (credentials are removed from its records), and blocks of
+the lines of calls (callers' texts are cleaned when the lines are made).
 """
 
 import contextlib
@@ -17,15 +17,15 @@ from typing import Protocol
 from handlers.telemetry.calls import LineForm
 
 QUEUE_MAX = 10_000  # blocks and records waiting for stderr; further ones are dropped and counted
-WRITE_MAX = select.PIPE_BUF  # bytes that a pipe takes whole, so that lines of processes do not mix
-STOP_WITHIN_S = 2  # to queue the end, and again to write what is queued
-# Their lines below warnings name each request of curl, or double the calls' lines.
+WRITE_MAX = select.PIPE_BUF  # a pipe takes this much at once, so lines of processes do not mix
+STOP_WITHIN_S = 2  # to queue the end marker, and again to write what is queued
+# Below warnings they log each request of curl, or repeat the lines of calls.
 _QUIET = ("tornado.access", "tornado.curl_httpclient", "asyncio", "peewee")
 _STOP, _REOPEN = object(), object()
 
 
 class Sink(Protocol):
-    """The target of log lines; `write` raises OSError."""
+    """The target of log lines. `write` raises OSError."""
 
     def write(self, line: bytes) -> None: ...
 
@@ -33,9 +33,13 @@ class Sink(Protocol):
 
 
 class LogThread(logging.Handler):
-    """Writes lines to `sink` in a thread of its own, whole ones in each write, records after
-    `clean`. Not a write for each: each lets go of the interpreter's lock, for which a busy loop
-    then waits, once more for each call (ADR 0026)."""
+    """A thread that writes lines to `sink`, only whole ones in each write, and records after
+    `clean`.
+
+    Lines are written in blocks. Each write releases the interpreter's lock, for which a busy loop
+    then has to wait, and a write for each line would make it wait once more for each call (ADR
+    0026).
+    """
 
     def __init__(self, form: LineForm, sink: Sink, clean: Callable[[str], str]) -> None:
         super().__init__()
@@ -65,7 +69,7 @@ class LogThread(logging.Handler):
             logging.getLogger(name).setLevel(max(least, logging.WARNING))
 
     def reopen(self) -> None:
-        """Open the file again: what is queued from now on goes to a new one."""
+        """Reopen the file: lines queued from now on go to a new one."""
         self._put(_REOPEN)
 
     def stop(self) -> None:
@@ -96,7 +100,7 @@ class LogThread(logging.Handler):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Log an uncaught exception at once: the process may be about to end."""
+        """Log an uncaught exception at once, because the process may be about to end."""
         exc_info = (kind, error or kind(), trace)
         record = logging.LogRecord("sluice", logging.CRITICAL, "", 0, "uncaught", (), exc_info)
         self._write(self.format(record).encode("utf-8", "backslashreplace") + b"\n")
@@ -122,12 +126,12 @@ class LogThread(logging.Handler):
         start = 0
         while start < len(data):
             end = data.rfind(b"\n", start, start + WRITE_MAX) + 1
-            if not end:  # one line is longer
+            if not end:  # one line is longer than WRITE_MAX
                 end = data.index(b"\n", start) + 1
             try:
                 self._sink.write(data[start:end])
             except OSError:
-                self.dropped += data.count(b"\n", start, end)  # nobody reads it; calls go on
+                self.dropped += data.count(b"\n", start, end)  # nothing reads it; calls continue
             start = end
 
 
@@ -135,5 +139,5 @@ def _message_of(record: logging.LogRecord) -> str:
     try:
         return record.getMessage()
     except (TypeError, ValueError, KeyError):
-        # Arguments that do not fit the text: whoever logs them must not fail.
+        # Arguments do not fit the text. The code that logs them must not fail.
         return f"{record.msg} % {record.args}"
