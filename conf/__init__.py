@@ -1,4 +1,5 @@
 """Configuration: the table of settings, the file, the secrets. Standard library and msgspec only.
 
-The supervisor imports this package and nothing else of the project, so it has to stay light.
+The supervisor imports this package and no other of the project except its own modules, so it has to
+stay small.
 """

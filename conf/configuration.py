@@ -1,4 +1,4 @@
-"""Finds and checks the values of settings: --set, environment, file, default.
+"""The values of settings: found in --set, environment, file or default, and checked.
 
 All faults are reported at once, each with its place and the nearest known name.
 """
@@ -17,7 +17,7 @@ from conf.toml_edits import KeyPath, key_lines, with_value
 from conf.values import absolute, checked, from_text, is_loopback, toml
 
 FILE_NAME = "gateway.toml"
-QUICKSTART_FOLDER = "run"  # where `make run` makes a gateway
+QUICKSTART_FOLDER = "run"  # the folder in which `make run` creates a gateway
 CONFIG_VARIABLE = "SLUICE_CONFIG"
 SAMPLE = Path(__file__).resolve().parent / FILE_NAME
 SECRETS_NAME = "secrets.toml"
@@ -33,10 +33,10 @@ _SAMPLE_HEAD = """\
 
 
 class ConfigError(Exception):
-    """The configuration is refused; `faults` has one line for each fault.
+    """An error for a refused configuration. `faults` has one line for each fault.
 
-    `read` is the file that was read, None when there is none. `lines` ends with how to name another
-    file: the caller may have meant another gateway.
+    `read` is the file that was read, or None. `lines` ends with the way to name another file,
+    because the caller may have meant another gateway.
     """
 
     def __init__(self, faults: Sequence[str], read: Path | None = None) -> None:
@@ -46,7 +46,7 @@ class ConfigError(Exception):
 
     @property
     def lines(self) -> list[str]:
-        """The faults as printed."""
+        """Return the lines to print."""
         return [*self.faults, *([which(self.read)] if self.read else [])]
 
 
@@ -56,7 +56,7 @@ def which(read: Path | None) -> str:
 
 
 class Loaded(msgspec.Struct, frozen=True, kw_only=True):
-    """A configuration in force. `origins`: where each value came from, by section.key."""
+    """A configuration in force. `origins`: the source of each value, by section.key."""
 
     settings: Settings
     origins: Mapping[str, str]
@@ -66,9 +66,10 @@ class Loaded(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find_config(option: Path | None, environ: Mapping[str, str]) -> Path:
-    """The file of --config, else of SLUICE_CONFIG, else ./gateway.toml, else ./run/gateway.toml.
+    """Return the file of --config, else of SLUICE_CONFIG, else ./gateway.toml or
+    ./run/gateway.toml.
 
-    ConfigError when there is none. `load` finds out whether the file can be read.
+    Raises ConfigError if there is none. Whether the file is readable is checked by `load`.
     """
     if option is not None:
         return option
@@ -85,8 +86,8 @@ def find_config(option: Path | None, environ: Mapping[str, str]) -> Path:
 def load(
     path: Path | None, overrides: Sequence[str], environ: Mapping[str, str], text: str | None = None
 ) -> Loaded:
-    """Gather and check all values. `path` None: no file, relative paths start here. `text`: what
-    the file will contain, instead of its present content.
+    """Collect and check all values. `path` None: no file; relative paths start at the working
+    folder. `text`: the future content of the file, used instead of the present one.
 
     `overrides` are texts "section.key=value" of --set. Raises ConfigError with every fault.
     """
@@ -129,8 +130,9 @@ def _refuse_sample(path: Path) -> None:
 
 
 def with_setting(path: Path, name: str, value: str) -> str:
-    """The text of the file with `name` (section.key) set to a value, given as to --set; not written
-    yet. Raises ConfigError: the file cannot be read or changed, or would not be in order then."""
+    """Return the text of the file with `name` (section.key) set to a value in the form of --set.
+    The file is not written. Raises ConfigError if it cannot be read or changed, or if the result
+    would be invalid."""
     _refuse_sample(path)
     gathered = _Values()
     gathered.take_text(name, name, value)
@@ -147,7 +149,7 @@ def with_setting(path: Path, name: str, value: str) -> str:
 
 
 def parse_overrides(overrides: Sequence[str]) -> dict[str, object]:
-    """{section.key: value} of --set texts alone. Raises ConfigError with every fault."""
+    """Return {section.key: value} of --set texts only. Raises ConfigError with every fault."""
     gathered = _Values()
     gathered.read_overrides(overrides)
     if gathered.faults:
@@ -156,7 +158,7 @@ def parse_overrides(overrides: Sequence[str]) -> dict[str, object]:
 
 
 class _Values:
-    """Values, origins and faults gathered so far; a later source wins."""
+    """The values, origins and faults collected so far. A later source overrides earlier ones."""
 
     def __init__(self) -> None:
         self.values: dict[str, object] = {}
@@ -204,7 +206,7 @@ class _Values:
                 self.faults.append(f"{named}: {other}.port {ports[0]} is also {section}.port")
 
     def check_ops(self) -> None:
-        """Require a token beyond loopback, where anybody may ask."""
+        """Require a token beyond loopback, where any machine may ask."""
         enabled, host, token = map(self._value, ("ops.enabled", "ops.host", "ops.token"))
         if enabled and not token and not is_loopback(str(host)):
             problem = f"{self.origins.get('ops.host', 'default')}: ops.host {host} is reached from"
@@ -212,19 +214,19 @@ class _Values:
             self.faults.append(f"{problem} other machines: {remedy}")
 
     def check_openid(self) -> None:
-        """A provider knows the Hub by a name."""
+        """Require a client id for the provider: the Hub's name there."""
         if self._value("hub.oidc_issuer") and not self._value("hub.oidc_client_id"):
             origin = self.origins["hub.oidc_issuer"]
             self.faults.append(f"{origin}: hub.oidc_issuer needs hub.oidc_client_id")
 
     def check_mail(self) -> None:
-        """Note a mail server without the address that mail is from."""
+        """Require a sender's address for a mail server."""
         if self._value("mail.url") and not self._value("mail.from"):
             where = self.origins.get("mail.url", "mail.url")
             self.faults.append(f"{where}: mail.url needs mail.from, the address that mail is from")
 
     def check_retention(self) -> None:
-        """Sums are verified against the records, so they outlive them."""
+        """Require that sums are kept as long as records, against which they are verified."""
         records, sums = map(self._number, ("usage.keep_days", "usage.keep_sums_days"))
         if sums and (not records or sums < records):
             self.faults.append(
@@ -233,7 +235,7 @@ class _Values:
             )
 
     def check_body_memory(self) -> None:
-        """One whole body must fit."""
+        """Require memory for at least one body of the largest size."""
         for names in (
             ("server.body_memory_bytes", "server.max_body_bytes"),
             ("server.spool_bytes", "server.max_upload_bytes"),
@@ -257,7 +259,7 @@ class _Values:
         return [self._value(name) for name in names if name in SETTINGS]
 
     def text_of(self, path: Path) -> str | None:
-        """Return what a file holds; None, and a fault more, when that cannot be read."""
+        """Return the content of a file. If it cannot be read, add a fault and return None."""
         try:
             with open(path, "rb") as file:
                 raw = file.read(MAX_FILE_BYTES + 1)
@@ -285,7 +287,7 @@ class _Values:
                 self._take(name, f"{path}:{line}", raw)
 
     def take_text(self, name: str, place: str, text: str) -> None:
-        """Take a value as --set and the environment give it; `place` says where it is from."""
+        """Take a value in the form of --set and the environment. `place` names its source."""
         row = SETTINGS.get(name)
         self._take(name, place, text if row is None else from_text(row, text))
 
@@ -318,7 +320,7 @@ def _syntax_fault(path: Path, text: str, error: tomllib.TOMLDecodeError) -> str:
 
 
 def _nearest_setting(name: str) -> str:
-    """Return a hint, which prefers the same key of another section."""
+    """Return a hint with the nearest name, preferring the same key of another section."""
     key = name.rpartition(".")[2]
     same = [setting for setting in SETTINGS if setting.endswith("." + key)]
     close = difflib.get_close_matches(name, SETTINGS, n=1)

@@ -1,16 +1,16 @@
 """The table of metrics: name, kind, labels, buckets and meaning of each.
 
-To add a metric, add a row here and count it where the fact arises. The workers count in integers
-(`per` of them are one unit of the metric) in memory that the supervisor reads (ADR 0021). Standard
-library only; a test compares docs/metrics.md, conf/grafana.json and conf/alerts.yml with this
-table.
+To add a metric, add a row here and count it in the code that knows the fact. The workers count in
+integers (`per` of them are one unit of the metric) in memory that the supervisor reads (ADR 0021).
+Standard library only. A test compares docs/metrics.md, conf/grafana.json and conf/alerts.yml with
+this table.
 """
 
 from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
 OTHER = "_other"
-"""Stands for every model that is not configured, and for paths that are no endpoint."""
+"""The label of all models that are not configured, and of unknown paths."""
 
 _S_BY_MS = (5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 30_000, 60_000, 120_000,
             300_000, 600_000)  # fmt: skip
@@ -21,8 +21,8 @@ _LAG_US = (1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000, 250_000, 500_000, 
 
 
 class Metric(NamedTuple):
-    """One metric. `bounds` of a histogram are in the workers' integers; `join` says what the gauges
-    of several workers make together."""
+    """One metric. `bounds` of a histogram are in the workers' integers. `join` tells how the gauges
+    of several workers are combined."""
 
     name: str
     kind: Literal["counter", "gauge", "histogram", "block"]
@@ -34,8 +34,8 @@ class Metric(NamedTuple):
 
     @property
     def words(self) -> int:
-        """Integers that one series takes: a histogram has its buckets, the last of which has no
-        bound, and the sum; a block see CALLS_ENDED."""
+        """Return the number of integers of one series. A histogram has its buckets, the last one
+        without a bound, and the sum. For a block see CALLS_ENDED."""
         if self.kind == "block":
             return len(BLOCK_SUMS) + 2 * (len(_S_BY_MS) + 1) + len(_S_BY_US) + 1
         return len(self.bounds) + 2 if self.kind == "histogram" else 1
@@ -45,7 +45,8 @@ BLOCK_SUMS = (
     *("calls", "duration_ms", "own_us", "cost_nanos", "input_tokens", "output_tokens"),
     "first_byte_ms",
 )
-"""Begin a block; the buckets of durations, own overhead and the channel's first bytes follow."""
+"""The beginning of a block. The buckets of durations, own overhead and the channel's first bytes
+follow."""
 
 
 def _counter(name: str, labels: str, text: str, per: int = 1) -> Metric:
@@ -252,4 +253,4 @@ METRICS: Mapping[str, Metric] = {
 }
 """All metrics by name, in the order in which they are printed."""
 COUNTED: Mapping[str, Metric] = {**METRICS, CALLS_ENDED.name: CALLS_ENDED}
-"""What a worker may count: the metrics, and what is not printed as it is."""
+"""The series that a worker may count: the metrics, and the block, which is not printed as it is."""

@@ -1,11 +1,11 @@
 """The secrets of an installation: peppers of key digests, cipher keys of upstream keys, cookie
-secrets, and what signs the opaque state of translated conversations.
+secrets, and keys that sign the opaque state of translated conversations.
 
-They are in a TOML file of their own with mode 0600, beside gateway.toml or where
-SLUICE_SECRETS_FILE says. Each list has the newest first: new values are made with the first one,
-older ones still verify and decrypt. `upcoming` has those that a rotation has added: they verify and
-decrypt, too, and nothing is made with them before every process knows them (`secrets rotate`).
-Nothing here may appear in a log, a table or a message.
+They are in a separate TOML file with mode 0600, beside gateway.toml or at SLUICE_SECRETS_FILE. Each
+list has the newest first: new values are made with the first one, older ones still verify and
+decrypt. `upcoming` has those that a rotation has added: they also verify and decrypt, but make
+nothing before every process knows them (`secrets rotate`). No secret may appear in a log, a table
+or a message.
 """
 
 import base64
@@ -22,7 +22,7 @@ from conf.configuration import SECRETS_VARIABLE, ConfigError, Loaded
 from conf.toml_edits import replace_file
 
 SECRET_BYTES = 32
-PLACEHOLDER_BYTES = 8  # different ones: 32 random bytes never have so few
+PLACEHOLDER_BYTES = 8  # distinct bytes; 32 random bytes never have so few
 MARK_CHARS = 12
 MODE = 0o600
 KINDS = {
@@ -31,7 +31,7 @@ KINDS = {
     "cookie": "cookie_secrets",
     "translation": "translation_secrets",
 }
-"""What can be rotated -> its list."""
+"""What can be rotated, and the name of its list."""
 
 _HEAD = """\
 # Secrets of this gateway. Without this file its API keys and upstream keys are useless: keep a copy
@@ -44,7 +44,7 @@ _UPCOMING = """
 """
 _REMEDY = "restore the file from your backup"
 _BRIDGE_VERSION = "Sluice 0.1.0 at schema 23 (git-4ce62c7e6920)"
-"""Reads files without translation_secrets, and writes them with these."""
+"""The version that reads files without translation_secrets and writes them with these."""
 
 
 class Secrets(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -58,7 +58,7 @@ class Secrets(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def mark(self) -> str:
-        """A short name of all lists in their order; gives nothing away."""
+        """Return a short name of all lists in their order, which does not reveal the secrets."""
         lists = [getattr(self, name) for name in KINDS.values()]
         return hashlib.sha256(msgspec.json.encode(lists)).hexdigest()[:MARK_CHARS]
 
@@ -72,7 +72,7 @@ def fresh() -> str:
 
 
 def create(path: Path) -> None:
-    """Make a new file with mode 0600; FileExistsError when there is one already."""
+    """Create a file with mode 0600. Raises FileExistsError if there is one."""
     secrets = msgspec.convert({name: [fresh()] for name in KINDS.values()}, Secrets)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, MODE)
     with open(descriptor, "w", encoding="utf-8") as file:
@@ -83,7 +83,8 @@ def create(path: Path) -> None:
 
 
 def replace(path: Path, secrets: Secrets) -> None:
-    """Put secrets as `read` gives them into the file, in one step; its owner and mode stay."""
+    """Write secrets, in the form of `read`, into the file in one step. Its owner and mode do not
+    change."""
     replace_file(path, _text(secrets))
 
 
@@ -101,7 +102,7 @@ def _quoted(values: list[str]) -> str:
 
 
 def of(loaded: Loaded) -> Secrets:
-    """Return the secrets of a configuration; ConfigError names the configuration, too."""
+    """Return the secrets of a configuration. A ConfigError also names the configuration."""
     try:
         return load(loaded.secrets_path)
     except ConfigError as error:
@@ -109,7 +110,7 @@ def of(loaded: Loaded) -> Secrets:
 
 
 def load(path: Path) -> Secrets:
-    """Read the file, upcoming secrets last in their lists. ConfigError names the remedy."""
+    """Read the file, with upcoming secrets last in their lists. A ConfigError names the remedy."""
     stored = read(path)
     lists = {name: [*getattr(stored, name)] for name in KINDS.values()}
     for kind, secret in stored.upcoming.items():
@@ -118,7 +119,7 @@ def load(path: Path) -> Secrets:
 
 
 def read(path: Path) -> Secrets:
-    """Return the file as it is. Raises ConfigError with the fault and the remedy."""
+    """Return the content of the file. Raises ConfigError with the fault and the remedy."""
     try:
         with open(path, "rb") as file:
             mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
@@ -133,7 +134,7 @@ def read(path: Path) -> Secrets:
     except OSError as error:
         raise ConfigError([f"{path}: cannot be read: {error.strerror}"]) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError):
-        # the parser might quote a secret
+        # the parser's message might quote a secret
         raise ConfigError([f"{path}: not a TOML file; {_REMEDY}"]) from None
     if mode & stat.S_IRWXO:
         raise ConfigError([f"{path}: everybody may read it; run: chmod 600 {path}"])
@@ -148,7 +149,7 @@ def _checked(path: Path, document: dict[str, object]) -> Secrets:
     try:
         secrets = msgspec.convert(document, Secrets)
     except msgspec.ValidationError as error:
-        raise ConfigError([f"{path}: {error}"]) from None  # msgspec names types, never values
+        raise ConfigError([f"{path}: {error}"]) from None  # it names types, never values
     unknown = secrets.upcoming.keys() - KINDS.keys()
     faults = [f"{path}: upcoming: unknown {name}" for name in sorted(unknown)]
     for name in KINDS.values():
@@ -173,7 +174,7 @@ def _faults(place: str, values: list[str]) -> list[str]:
 
 
 def _bytes_of(value: str) -> bytes:
-    """Return the bytes of a value; none when it is not base64."""
+    """Return the bytes of a value; empty if it is not base64."""
     try:
         return base64.b64decode(value, altchars=b"-_", validate=True)
     except (binascii.Error, ValueError):

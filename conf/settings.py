@@ -1,7 +1,7 @@
 """The table of settings: name, type, default, bounds and meaning of each.
 
 To add a setting, add a row to its section. docs/settings.md and conf/gateway.toml are made from
-these rows (`make docs`). How values are found and checked: conf/configuration.py.
+these rows (`make docs`). conf/configuration.py finds and checks the values.
 """
 
 import re
@@ -464,27 +464,28 @@ SETTINGS: Mapping[str, Setting] = {row.name: row for row in _rows()}
 
 
 def from_plain(plain: Mapping[str, Any]) -> Settings:
-    """Settings from {section: {key: value}}, as `to_plain` made it for another process."""
+    """Return the settings of {section: {key: value}}, which `to_plain` made for another process."""
     return msgspec.convert(plain, Settings)
 
 
 def to_plain(settings: Settings) -> dict[str, dict[str, Any]]:
-    """{section: {key: value}} with plain values, fit for JSON."""
+    """Return {section: {key: value}} with plain values, fit for JSON."""
     return typing.cast(dict[str, dict[str, Any]], msgspec.to_builtins(settings))
 
 
 _MASK = "***"
-# user and password of an address; anything that looks like a secret key
+# user and password of an address; any text that looks like a secret key
 _CREDENTIALS = re.compile(r"(?<=://)[^/@\s]*@|\bsk-[A-Za-z0-9._-]{8,}")
 
 
 def mask(text: str) -> str:
-    """Return the text without passwords of addresses and without secret keys."""
+    """Return the text without passwords in addresses and without secret keys."""
     return _CREDENTIALS.sub(lambda match: "***@" if match[0].endswith("@") else "sk-***", text)
 
 
 def masked_rows(settings: Settings, origins: Mapping[str, str] | None) -> list[dict[str, Any]]:
-    """Return name and value of each setting, secrets masked; with `origins` also its origin."""
+    """Return name and value of each setting, with secrets masked; with `origins` also its
+    origin."""
     plain, rows = to_plain(settings), []
     for name, setting in SETTINGS.items():
         value = plain[setting.section][setting.key]

@@ -1,4 +1,4 @@
-"""Checks the address of the store before it is used.
+"""The check of the store's address before it is used.
 
 Pure. Messages name the fault and the character that must be percent-encoded, never the password.
 store/db/database.py opens the address.
@@ -21,11 +21,11 @@ _LABEL = re.compile(r"[A-Za-z0-9_-]{1,63}", re.ASCII)
 MAX_HOST_CHARS = 253
 MAX_PORT = 65535
 MYSQL_PORT = 3306
-MAX_DATABASE_CHARS = 64  # of MariaDB and MySQL
+MAX_DATABASE_CHARS = 64  # the limit of MariaDB and MySQL
 
 
 def checked(value: str) -> str:
-    """The address unchanged; ValueError with the reason and the cure."""
+    """Return the address unchanged. Raises ValueError with the reason and the remedy."""
     if value.startswith(SQLITE):
         path = value.removeprefix(SQLITE)
         if path == ":memory:":
@@ -39,8 +39,8 @@ def checked(value: str) -> str:
 
 
 def place(url: str) -> str:
-    """Return where the store of a checked address is, for people: its file, or hosts, ports and
-    database without user and password; one host as store/db/database.py names it."""
+    """Return the place of the store at a checked address, for people: its file, or hosts, ports and
+    database, without user and password. A single host has the form of store/db/database.py."""
     if url.startswith(SQLITE):
         return url.removeprefix(SQLITE)
     _, _, rest = url.removeprefix(MYSQL).rpartition("@")
@@ -67,7 +67,7 @@ def _check_mysql(rest: str) -> None:
     login, _, place = rest.rpartition("@")
     user, _, password = login.partition(":")
     _check_text("user", user)
-    # A colon needs no escape in a password: the first one ends the user.
+    # A colon in a password needs no escape, because the first one ends the user.
     _check_text("password", password.replace(":", ""))
     addresses, slash, database = place.partition("/")
     database, _, query = database.partition("?")
@@ -85,7 +85,7 @@ def _check_mysql(rest: str) -> None:
 
 
 def _check_options(query: str) -> None:
-    """Check what stands behind the name of the database: encryption, or nothing."""
+    """Check the part after the name of the database: options of encryption, or nothing."""
     options = dict(urllib.parse.parse_qsl(query, keep_blank_values=True))
     if unknown := sorted(options.keys() - {"ssl_ca", "ssl_verify_identity"}):
         raise ValueError(f'"{unknown[0]}" is no option: ssl_ca and ssl_verify_identity are')

@@ -1,6 +1,6 @@
 """The lines of keys in a gateway.toml, and edits of one value that keep comments and other lines.
 
-Pure, but for `replace_file`. tomllib confirms at the end that the text means what it should.
+Pure, except for `replace_file`. At the end of an edit tomllib confirms the meaning of the text.
 """
 
 import os
@@ -14,24 +14,24 @@ from conf.values import toml
 
 KeyPath = tuple[str, ...]
 EntryPath = tuple[str, int, str]
-"""An array of tables, the index of one of its tables, and a key in it: "" for the table itself,
-nested keys joined by dots."""
+"""An array of tables, the index of one of its tables, and a key in it. The key is "" for the table
+itself; nested keys are joined by dots."""
 
 # The last line of a multi-line statement contains the end of an array or a string.
 _ENDS = ("]", "}", '"""', "'''")
 
 
 def key_lines(text: str) -> dict[KeyPath, int]:
-    """The first line (from 1) of every key and table of a text that tomllib accepts.
+    """Return the first line (from 1) of every key and table of a text that tomllib accepts.
 
-    A key of an inline table has the line where its statement begins; keys inside arrays of tables
-    share one path, and the first line wins.
+    A key of an inline table has the line where its statement begins. Keys inside arrays of tables
+    share one path, whose line is the first one.
     """
     return {path: first for path, (first, _) in key_spans(text).items()}
 
 
 def key_spans(text: str) -> dict[KeyPath, tuple[int, int]]:
-    """As `key_lines`: the first and the last line of the statement of every key and table."""
+    """Return the first and the last line of the statement of every key and table."""
     spans: dict[KeyPath, tuple[int, int]] = {}
     table: KeyPath = ()
     for number, statement, document in _statements(text):
@@ -47,13 +47,13 @@ def key_spans(text: str) -> dict[KeyPath, tuple[int, int]]:
 
 
 def entry_lines(text: str) -> dict[EntryPath, int]:
-    """The first line of every table in arrays of tables, and of its keys.
+    """Return the first line of every table in arrays of tables, and of its keys.
 
     Tables written in one statement, as in `user = [{…}, {…}]`, share its line.
     """
     lines: dict[EntryPath, int] = {}
     counts: dict[str, int] = {}
-    name = ""  # of the table that the statements are in
+    name = ""  # of the table to which the statements belong
     inner: KeyPath = ()
     for number, statement, document in _statements(text):
         ((outer, value),) = document.items()
@@ -71,7 +71,7 @@ def entry_lines(text: str) -> dict[EntryPath, int]:
 
 
 def _statements(text: str) -> Iterator[tuple[int, str, dict[str, object]]]:
-    """(first line, text, decoded) of each statement, without blank lines and comments."""
+    """Yield (first line, text, decoded) of each statement, without blank lines and comments."""
     pending: list[str] = []
     first = 1
     # "\n" only: splitlines() would also cut at characters that are legal inside a TOML string
@@ -80,19 +80,19 @@ def _statements(text: str) -> Iterator[tuple[int, str, dict[str, object]]]:
             first = number
         pending.append(line)
         if len(pending) > 1 and not any(end in line for end in _ENDS):
-            continue  # else an array of 10,000 lines would be parsed 10,000 times
+            continue  # otherwise an array of 10,000 lines would be parsed 10,000 times
         statement = "\n".join(pending)
         try:
             document = tomllib.loads(statement)
         except tomllib.TOMLDecodeError:
-            continue  # a string or an array that continues in the next line
+            continue  # a string or an array that continues on the next line
         pending.clear()
         if document:
             yield first, statement, document
 
 
 def _paths(document: dict[str, object]) -> Iterator[KeyPath]:
-    """Every path of a decoded statement, outer tables first."""
+    """Yield every path of a decoded statement, outer tables first."""
     for key, value in document.items():
         yield (key,)
         inner = value[-1] if isinstance(value, list) and value else value
@@ -105,10 +105,10 @@ PRIVATE_MODE = 0o600
 
 
 def with_value(text: str, section: str, key: str, value: object) -> str:
-    """The text with `section.key = value`: in the place of the old value or of the line that shows
-    the default, else at the head of the section.
+    """Return the text with `section.key = value`. It replaces the old value or the line that shows
+    the default; if there is neither, it is added at the start of the section.
 
-    ValueError: the text is no TOML, or holds the section in a form that cannot be changed here.
+    Raises ValueError if the text is not TOML, or if the form of the section cannot be changed here.
     """
     try:
         document = tomllib.loads(text)
@@ -140,8 +140,9 @@ def with_value(text: str, section: str, key: str, value: object) -> str:
 
 
 def replace_file(path: Path, text: str) -> None:
-    """Put a text into an existing private file in one step; its owner and mode stay."""
-    path = path.resolve()  # a link stays one
+    """Replace the content of an existing private file in one step. Its owner and mode do not
+    change."""
+    path = path.resolve()  # a symbolic link stays a link
     existing = path.stat()
     beside = path.with_name(f".{path.name}.new")
     beside.unlink(missing_ok=True)
@@ -164,7 +165,8 @@ def replace_file(path: Path, text: str) -> None:
 def _in_one_line(
     section: str, changed: dict[str, object], line: str, table: dict[str, object]
 ) -> str:
-    """A section without a header: `section.key = …`, or `section = { … }` with all its values."""
+    """Return a section without a header: `section.key = …`, or `section = { … }` with all its
+    values."""
     if line.split("=")[0].strip() != section:
         (key, value), *_ = changed.items()
         return f"{section}.{key} = {toml(value)}"
@@ -177,7 +179,8 @@ def _is_header(line: str) -> bool:
 
 
 def _shown_default(lines: list[str], start: int, key: str) -> int | None:
-    """The index of the comment `#key = …` in the section whose first line has this index."""
+    """Return the index of the comment `#key = …` in the section whose first line has index
+    `start`."""
     for number, line in enumerate(lines[start:], start):
         if _is_header(line):
             return None
@@ -187,7 +190,7 @@ def _shown_default(lines: list[str], start: int, key: str) -> int | None:
 
 
 def _comment_of(statement: str) -> str:
-    """The comment behind the value of a statement, with the blanks before it."""
+    """Return the comment after the value of a statement, with the blanks before it."""
     last = statement.rfind("\n") + 1
     for match in re.finditer(r"\s*#", statement[last:]):
         if _decoded(statement[: last + match.start()]) == _decoded(statement):

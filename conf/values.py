@@ -1,6 +1,6 @@
 """The value of one setting: parsed from text and checked against its row of the table.
 
-Pure functions. Messages say what is expected and quote a value only where it cannot be a secret.
+Pure functions. Messages name the expected form, and quote a value only if it cannot be a secret.
 """
 
 import ipaddress
@@ -21,7 +21,7 @@ MAIL_ADDRESS = re.compile(r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~.-]{1,64}@[A-Za-z0-9.-]{
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """One row: `name` is section.key, `annotated` a type that msgspec can check."""
+    """One row of the table: `name` is section.key, `annotated` a type that msgspec can check."""
 
     name: str
     annotated: Any
@@ -57,7 +57,7 @@ class Setting(msgspec.Struct, frozen=True):
 
 
 def describe(name: str, annotated: object, default: object) -> Setting:
-    """The row for one field of a section: Annotated[type, msgspec.Meta(…)]."""
+    """Return the row for one field of a section: Annotated[type, msgspec.Meta(…)]."""
     base, meta = typing.get_args(annotated)
     choices = typing.get_args(base) if typing.get_origin(base) is typing.Literal else ()
     return Setting(
@@ -75,7 +75,8 @@ def describe(name: str, annotated: object, default: object) -> Setting:
 
 
 def from_text(setting: Setting, text: str) -> object:
-    """A text of --set or the environment, parsed like TOML without quotes; not checked yet."""
+    """Return a text of --set or the environment, parsed like TOML without quotes and not checked
+    yet."""
     if setting.kind is str:
         return text
     try:
@@ -85,7 +86,7 @@ def from_text(setting: Setting, text: str) -> object:
 
 
 def checked(setting: Setting, raw: object) -> object:
-    """The value in its own type. Raises ValueError with the reason."""
+    """Return the value in its own type. Raises ValueError with the reason."""
     try:
         value: Any = msgspec.convert(raw, setting.annotated)
     except msgspec.ValidationError:
@@ -105,11 +106,11 @@ def _given(setting: Setting, raw: object) -> str:
 
 
 def toml(value: object) -> str:
-    """A value of a setting as TOML text."""
+    """Return a value of a setting as TOML text."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
-        # a basic string of TOML escapes as JSON does
+        # TOML's basic strings have the same escapes as JSON
         return msgspec.json.encode(value).decode().replace("\x7f", "\\u007f")
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(toml(item) for item in value) + "]"
@@ -211,7 +212,7 @@ def is_loopback(host: str) -> bool:
 def _split(value: str) -> urllib.parse.SplitResult | None:
     try:
         url = urllib.parse.urlsplit(value)
-        _ = url.port  # raises for a port that is no number
+        _ = url.port  # raises ValueError if the port is not a number
     except ValueError:
         return None
     return url
@@ -245,7 +246,7 @@ _CHECKS: Mapping[str, Callable[[Any], object]] = {
 
 
 def absolute(name: str, value: object, folder: Path) -> object:
-    """The value, with its path (if it has one) made absolute from `folder`."""
+    """Return the value with its path, if it has one, made absolute from `folder`."""
     if name == "journal.dir" or (name == "log.file" and value):
         return str(folder / str(value))
     if name == "store.url" and str(value).startswith("sqlite:///"):

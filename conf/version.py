@@ -1,4 +1,4 @@
-"""The version of this program, and what tells two installations of a version apart.
+"""The version of this program, and the id that distinguishes two installations of a version.
 
 One place, for commands, metrics, backups and packages (ADR 0035). Standard library only.
 """
@@ -11,15 +11,15 @@ VERSION = "0.1.0"
 
 ROOT = Path(__file__).resolve().parents[1]
 CODE = ("adapters", "app.py", "commands", "conf", "demo", "handlers", "operations", "store")
-SAMPLES = str(ROOT / "conf")  # beside modules; an operator may edit them
+SAMPLES = str(ROOT / "conf")  # in the same folder as modules; an operator may edit them
 CODE_CHANGED = "code changed, restart"
 DIGITS = 12
 
 
 def build_id() -> str:
-    """Return a digest of names and contents of the installed code, read anew: 12 digits.
+    """Return a digest of names and contents of the installed code, computed anew: 12 digits.
 
-    It is the same for the same files wherever they lie. Takes 20 ms. Raises OSError.
+    It is the same for the same files in any folder. Takes 20 ms. Raises OSError.
     """
     digest = hashlib.blake2b(digest_size=DIGITS // 2)
     for path in sorted(_files([ROOT / name for name in CODE])):
@@ -29,16 +29,16 @@ def build_id() -> str:
 
 
 def revision(build: str = "") -> str:
-    """Return `build-ID`, preceded by `git-COMMIT.` in a checkout; `build` is its ID when known.
+    """Return `build-ID`, preceded by `git-COMMIT.` in a checkout. `build`: its ID, if known.
 
-    The commit says where the code comes from, the ID also shows what was edited since.
+    The commit tells where the code comes from, and the ID also shows later edits.
     """
     commit = _git_commit()
     return (f"git-{commit}." if commit else "") + f"build-{build or build_id()}"
 
 
 def _files(paths: list[Path]) -> list[str]:
-    """The files below, without samples and what an editor hides."""
+    """Return the files below the paths, without samples and hidden files."""
     files = []
     stack = [str(path) for path in paths]
     while stack:
@@ -52,7 +52,8 @@ def _files(paths: list[Path]) -> list[str]:
 
 
 def _git_commit() -> str:
-    """The commit that is checked out, 12 digits, without the program git; empty: no checkout."""
+    """Return the commit that is checked out, 12 digits, without running git; empty if there is
+    none."""
     folder = ROOT / ".git"
     try:
         if folder.is_file():  # in a worktree
