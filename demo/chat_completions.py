@@ -1,4 +1,4 @@
-"""The demo vendor as a speaker of chat completions. Shapes: public API as of November 2026."""
+"""The demo vendor's chat completions. Shapes: public API as of November 2026."""
 
 import secrets
 import time
@@ -26,7 +26,7 @@ from demo.speech import prompt_tokens
 MODELS_CREATED_S = 1_795_000_000
 FINGERPRINT = "fp_demo"
 DONE = b"data: [DONE]\n\n"
-FINISH_REASONS = {"stop_sequence": "stop", "tools": "tool_calls"}  # others go by the same word
+FINISH_REASONS = {"stop_sequence": "stop", "tools": "tool_calls"}  # others keep their name
 
 
 class ChatCompletions(Family):
@@ -112,7 +112,7 @@ class ChatCompletions(Family):
 
 
 def text_of(content: Any) -> str:
-    """Join the texts of a content, a string or parts."""
+    """Join the texts of a content, which is a string or parts."""
     if isinstance(content, str):
         return content
     return "\n".join(part["text"] for part in objects(content) if isinstance(part.get("text"), str))

@@ -1,6 +1,6 @@
 """The terms that the demo vendor's server and its families share, and the base of a family.
 
-Knows no wire format (one file a family) and no socket (server).
+Independent of the wire formats (one file a family) and of sockets (server).
 """
 
 import json
@@ -12,12 +12,12 @@ from typing import Any, Literal
 Finish = Literal["stop", "length", "stop_sequence", "tools"]
 ToolMode = Literal["auto", "none", "any"]
 
-# The model lists show these; any other model name is served as well.
+# The names in model lists. Any other name is served as well.
 MODEL_NAMES = ("demo-large", "demo-small")
 
 
 class Refusal(Exception):
-    """A request the vendor turns down; the family gives it its shape."""
+    """A request that the vendor refuses. The family gives the error its shape."""
 
     def __init__(self, message: str, *, status: int = 400) -> None:
         super().__init__(message)
@@ -31,7 +31,7 @@ class Route:
 
     task: str
     method: str = "POST"
-    argument: str = ""  # the model, where it stands in the path
+    argument: str = ""  # the model, if the path names it
     stream: bool = False  # the path itself asks for a stream
     query: Mapping[str, str] = field(default_factory=dict)
 
@@ -51,7 +51,7 @@ class ToolCall:
 
     id: str
     name: str
-    arguments: str  # JSON text; free text of a custom tool
+    arguments: str  # JSON text; for a custom tool free text
     custom: bool = False
 
 
@@ -60,11 +60,11 @@ class ModelRequest:
     """The facts of a request that decide its answer."""
 
     model: str
-    prompt: str  # the last words of the user
+    prompt: str  # the user's last words
     input_tokens: int
     stream: bool = False
-    framing: Literal["sse", "json_array"] = "sse"  # of a stream
-    fresh: bool = True  # the last message holds words of the user, not results of tools
+    framing: Literal["sse", "json_array"] = "sse"  # the form of a stream
+    fresh: bool = True  # the last message has words of the user, not results of tools
     images: int = 0
     tools: tuple[Tool, ...] = ()
     tool_mode: ToolMode = "auto"
@@ -82,7 +82,7 @@ class ModelRequest:
 
 @dataclass(frozen=True, slots=True)
 class TokenCounts:
-    """Counts of tokens; `output` includes `reasoning`, `input` what was cached and written."""
+    """Counts of tokens; `output` includes `reasoning`, `input` the tokens cached and written."""
 
     input: int
     output: int
@@ -108,14 +108,14 @@ class Family:
 
     name: str
     request_id_header = "x-request-id"
-    last_bytes = b""  # behind the last event of a stream
+    last_bytes = b""  # after the last event of a stream
 
     def find(self, path: str, headers: Mapping[str, str]) -> Route | None:
-        """Return None where it is no path of this family, or not one of its clients."""
+        """Return the route of a path, or None if this family or its clients do not have it."""
         raise NotImplementedError
 
     def read(self, route: Route, headers: Mapping[str, str], body: dict[str, Any]) -> ModelRequest:
-        """Read the facts of a request; what does not matter for the answer is not checked."""
+        """Read the facts of a request. Fields that do not affect the answer are not checked."""
         raise NotImplementedError
 
     def lookup(self, route: Route) -> dict[str, Any]:
@@ -149,12 +149,12 @@ def new_id(prefix: str, size_bytes: int = 16) -> str:
 
 
 def objects(value: Any) -> list[dict[str, Any]]:
-    """Return the objects of a JSON array; none of another value."""
+    """Return the objects of a JSON array; none if the value is no array."""
     return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
 
 
 def object_of(value: Any, *names: str) -> dict[str, Any]:
-    """Return the object under these names, one in the other; {} where there is none."""
+    """Return the object under these nested names; {} if there is none."""
     for name in names:
         value = value.get(name) if isinstance(value, dict) else None
     return value if isinstance(value, dict) else {}

@@ -1,4 +1,4 @@
-"""The demo vendor as a speaker of generate-content. Shapes: public API as of November 2026."""
+"""The demo vendor's generate-content. Shapes: public API as of November 2026."""
 
 import hashlib
 import json
@@ -31,7 +31,7 @@ ACTIONS = {
     "streamGenerateContent": "generate",
     "countTokens": "count",
 }
-SIGNING_PREFIX = "gemini-3"  # models of this name sign their function calls
+SIGNING_PREFIX = "gemini-3"  # models with this prefix sign their function calls
 FINISH_REASONS = {"stop": "STOP", "stop_sequence": "STOP", "length": "MAX_TOKENS", "tools": "STOP"}
 
 
@@ -43,7 +43,7 @@ class GenerateContent(Family):
         if action is not None and action[3] in ACTIONS:
             stream = action[3].startswith("stream")
             return Route(ACTIONS[action[3]], argument=action[2], stream=stream)
-        # Other families have the path of /v1, too; the header tells whose client it is.
+        # Other families have the path of /v1 too. The header tells the client's family.
         models = path == "/v1beta/models" or (path == "/v1/models" and "x-goog-api-key" in headers)
         return Route("models", "GET") if models else None
 
@@ -96,7 +96,8 @@ class GenerateContent(Family):
         return {"totalTokens": request.input_tokens}
 
     def usage(self, request: ModelRequest, counts: TokenCounts) -> dict[str, Any]:
-        """Count all candidates together; their tokens do not include the thoughts."""
+        """Return the usage. All candidates are counted together, without the tokens of the
+        thoughts."""
         thoughts = counts.reasoning * request.choices
         visible = (counts.output - counts.reasoning) * request.choices
         usage = {
@@ -137,7 +138,7 @@ class GenerateContent(Family):
                 yield {"candidates": candidates, "usageMetadata": usage, **base}
 
     def encode(self, event: Mapping[str, Any]) -> bytes:
-        # Some readers take them for ends of lines.
+        # Some readers treat these characters as line ends.
         data = encode_json(event).replace(b"\xe2\x80\xa8", b"\\u2028")
         return b"data: " + data.replace(b"\xe2\x80\xa9", b"\\u2029") + b"\r\n\r\n"
 
@@ -148,7 +149,7 @@ class GenerateContent(Family):
 
 
 def json_array(events: Iterable[bytes]) -> Iterator[bytes]:
-    """Make the JSON array of a stream of events, as it is sent without alt=sse."""
+    """Yield a stream of events as the JSON array that is sent without alt=sse."""
     mark = b"["
     for event in events:
         yield mark + event.removeprefix(b"data: ").strip()
@@ -161,7 +162,7 @@ def snake_case(name: str) -> str:
 
 
 def _field(value: Mapping[str, Any], name: str) -> Any:
-    """Return a field by its camelCase name, whichever of its two spellings was sent."""
+    """Return a field by its camelCase name, in either of its two spellings."""
     return value[name] if name in value else value.get(snake_case(name))
 
 
@@ -207,7 +208,7 @@ def _signs(request: ModelRequest, answer: ModelAnswer) -> bool:
 
 
 def _signature(answer: ModelAnswer) -> str:
-    """Sign the thoughts before a part."""
+    """Return the signature of the thoughts before a part."""
     return sign(hashlib.sha256("".join(answer.thoughts).encode("utf-8", "replace")).digest())
 
 
@@ -221,13 +222,14 @@ def _call_parts(request: ModelRequest, answer: ModelAnswer) -> Iterator[dict[str
 
 
 def _call(request: ModelRequest, call: ToolCall) -> dict[str, Any]:
-    """Encode a call; only the newer models give theirs ids."""
+    """Encode a call. Only newer models give their calls ids."""
     named = {"id": call.id} if request.model.startswith(SIGNING_PREFIX) else {}
     return {**named, "name": call.name, "args": json.loads(call.arguments)}
 
 
 def _stream_parts(request: ModelRequest, answer: ModelAnswer) -> Iterator[dict[str, Any]]:
-    """Yield the part of each chunk, at least one; what belongs to the end has an empty text."""
+    """Yield the part of each chunk, at least one. Parts that belong to the end have an
+    empty text."""
     if request.thinking_shown:
         for thought in answer.thoughts:
             yield {"text": thought, "thought": True}

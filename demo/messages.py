@@ -1,4 +1,4 @@
-"""The demo vendor as a speaker of messages. Shapes: public API as of November 2026."""
+"""The demo vendor's messages. Shapes: public API as of November 2026."""
 
 import hashlib
 import json
@@ -24,7 +24,7 @@ from demo.family import (
 from demo.speech import last_words, prompt_tokens, sign
 
 MODELS_CREATED_AT = "2026-11-18T00:00:00Z"
-FIRST_OUTPUT_TOKENS = 1  # in message_start, before anything is known
+FIRST_OUTPUT_TOKENS = 1  # in message_start, before the count is known
 FINISH_REASONS = {"stop": "end_turn", "length": "max_tokens", "tools": "tool_use"}
 
 
@@ -35,7 +35,7 @@ class Messages(Family):
     def find(self, path: str, headers: Mapping[str, str]) -> Route | None:
         if path in ("/v1/messages", "/v1/messages/count_tokens"):
             return Route("count" if path.endswith("count_tokens") else "generate")
-        # Another family has the same path; the version header tells whose client it is.
+        # Another family has the same path. The version header tells the client's family.
         models = path == "/v1/models" and "anthropic-version" in headers
         return Route("models", "GET") if models else None
 
@@ -115,7 +115,7 @@ class Messages(Family):
 
 
 def sign_thought(visible: str) -> str:
-    """Sign a thought as it is shown."""
+    """Return the signature of a thought in its visible form."""
     return sign(hashlib.sha256(visible.encode("utf-8", "replace")).digest())
 
 
@@ -177,7 +177,8 @@ def _tool_use(call: ToolCall, arguments: Any) -> dict[str, Any]:
 def _blocks_of(
     request: ModelRequest, answer: ModelAnswer
 ) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]:
-    """Yield each block as it starts, and the deltas that fill it; the text is never joined."""
+    """Yield each block in its initial form, and the deltas that fill it. The text is never
+    joined."""
     if answer.thoughts:
         visible = answer.thoughts if request.thinking_shown else ()
         deltas = [{"type": "thinking_delta", "thinking": thought} for thought in visible]

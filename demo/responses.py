@@ -1,4 +1,4 @@
-"""The demo vendor as a speaker of responses. Shapes: official types of the openai SDK, 2026-11."""
+"""The demo vendor's responses. Shapes: official types of the openai SDK, 2026-11."""
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -27,7 +27,7 @@ REPEATED = (
     *("instructions", "max_output_tokens", "max_tool_calls", "previous_response_id"),
     *("prompt_cache_key", "prompt_cache_retention", "safety_identifier", "user"),
 )
-# Settings that are repeated, and their values where the request has none.
+# Settings that answers repeat, and their values if the request does not set them.
 USUAL = {
     "metadata": {},
     "temperature": 1.0,
@@ -39,7 +39,7 @@ USUAL = {
 
 
 class Responses(ChatCompletions):
-    """Another endpoint of the vendor of chat completions, with his headers and errors."""
+    """Another endpoint of the chat completions vendor, with the same headers and errors."""
 
     name = "responses"
     last_bytes = b""
@@ -88,7 +88,7 @@ class Responses(ChatCompletions):
 
 
 def numbered(events: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Number the events, and give their types the prefix."""
+    """Number the events, and add the prefix to their types."""
     for number, event in enumerate(events):
         yield {**event, "type": f"response.{event['type']}", "sequence_number": number}
 
@@ -125,7 +125,7 @@ def output_items(request: ModelRequest, answer: ModelAnswer) -> list[dict[str, A
 
 
 def opened_response(request: ModelRequest) -> dict[str, Any]:
-    """Return a response as it starts: the settings of the request, no output, no usage."""
+    """Return a response in its initial form: the settings of the request, no output, no usage."""
     body = request.body
     tier = body.get("service_tier")
     reasoning = object_of(body, "reasoning")
@@ -252,14 +252,14 @@ def _call(call: ToolCall, spaces: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _shell(item: dict[str, Any]) -> dict[str, Any]:
-    """Return an item as it starts."""
+    """Return an item in its initial form."""
     match item["type"]:
         case "message":
             return {**item, "status": "in_progress", "content": []}
         case "reasoning":
             shell = {**item, "summary": []}
             sealed = item.get("encrypted_content")
-            # What stands here is not whole with the real vendor, either.
+            # The real vendor also sends an incomplete value here.
             return shell if sealed is None else {**shell, "encrypted_content": sealed[:8]}
         case "function_call":
             return {**item, "status": "in_progress", "arguments": ""}

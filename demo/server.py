@@ -22,18 +22,18 @@ from demo.messages import Messages
 from demo.responses import Responses
 from demo.speech import compose
 
-FALLBACK = ChatCompletions()  # speaks where no family is known
-# The order decides whose a path is that two families have.
+FALLBACK = ChatCompletions()  # answers if the family is unknown
+# The order decides which family gets a path that two families have.
 FAMILIES: tuple[Family, ...] = (Messages(), GenerateContent(), FALLBACK, Responses())
 
 JSON_TYPE = "application/json"
 STREAM_TYPE = "text/event-stream; charset=utf-8"
-STREAM_GAP_S = 0.03  # slow enough that a person sees the answer stream
+STREAM_GAP_S = 0.03  # slow enough for a person to see the answer stream
 BODY_BYTES_MAX = 64 * 1024 * 1024
 
 
 def start(host: str, port: int, log: Path | None) -> tuple[HTTPServer, int]:
-    """Listen, and return the server and its port (a free one for 0); raises OSError."""
+    """Listen. Return the server and its port (a free one for 0). Raises OSError."""
     application = Application([(r".*", VendorHandler)], log=log, log_function=lambda _: None)
     server = HTTPServer(application, max_buffer_size=BODY_BYTES_MAX)
     sockets = bind_sockets(port, host)
@@ -42,7 +42,7 @@ def start(host: str, port: int, log: Path | None) -> tuple[HTTPServer, int]:
 
 
 class VendorHandler(RequestHandler):
-    """One request, whatever its path and method."""
+    """The handler of one request, with any path and method."""
 
     def prepare(self) -> None:
         self.request_id = new_id("req")
@@ -58,7 +58,7 @@ class VendorHandler(RequestHandler):
             self.set_status(refusal.status)
             self._send(family, family.refusal(refusal, self.request_id))
         except StreamClosedError:
-            pass  # the client has left
+            pass  # the client has disconnected
 
     get = post = put = delete = patch = _serve
 
@@ -94,10 +94,10 @@ class VendorHandler(RequestHandler):
 
 
 def find(request: HTTPServerRequest) -> tuple[Family, Route]:
-    """Return the family and the operation of a request; raises Refusal."""
+    """Return the family and the operation of a request. Raises Refusal."""
     query = {name: values[-1].decode() for name, values in request.query_arguments.items()}
     headers = {name.lower(): value for name, value in request.headers.items()}
-    if "key" in query:  # where clients of one family may send it
+    if "key" in query:  # clients of one family may send the key in the query
         headers.setdefault("x-goog-api-key", query["key"])
     for family in FAMILIES:
         route = family.find(unquote(request.path), headers)
@@ -113,7 +113,7 @@ def find(request: HTTPServerRequest) -> tuple[Family, Route]:
 def read(
     family: Family, route: Route, request: HTTPServerRequest
 ) -> tuple[ModelRequest, ModelAnswer]:
-    """Read a request and compose its answer; raises Refusal for a body that makes no sense."""
+    """Read a request and compose its answer. Raises Refusal for an invalid body."""
     try:
         facts = family.read(route, dict(request.headers), json.loads(request.body))
         return facts, compose(facts)

@@ -1,6 +1,6 @@
 """The vendor's answers: the text, the tool calls, the structured answer, and the token counts.
 
-Family-neutral, and pure but for the ids of calls; a family encodes the result in its format.
+Independent of the family, and pure except for the ids of calls. A family encodes the result.
 """
 
 import base64
@@ -13,13 +13,13 @@ from typing import Any
 
 from demo.family import Finish, ModelAnswer, ModelRequest, TokenCounts, Tool, ToolCall
 
-# Of no worth, but that nobody else makes the same signatures.
+# Not secret. It only has to make signatures that no other program makes.
 SECRET = b"of the scripted vendor"
 SIGNATURE_MARK = b"demo signature "
 BYTES_A_TOKEN = 4
 IMAGE_TOKENS = 85
 MESSAGE_TOKENS = 3
-# A string longer than this in a media field is base64, not words.
+# A string longer than this in a media field is base64, not text.
 MEDIA_BYTES_MIN = 512
 MEDIA_KEYS = frozenset(("data", "url", "file_data", "image_url"))
 
@@ -41,7 +41,7 @@ def count_tokens(text: str) -> int:
 
 
 def prompt_tokens(*values: Any) -> int:
-    """Count the tokens of all text in JSON values; an image counts a flat number."""
+    """Count the tokens of all text in JSON values. An image counts a fixed number."""
     total = MESSAGE_TOKENS
     waiting: list[tuple[str, Any]] = [("", value) for value in values]
     while waiting:
@@ -58,12 +58,12 @@ def prompt_tokens(*values: Any) -> int:
 
 
 def sign(data: bytes) -> str:
-    """Return a signature as only this vendor makes it."""
+    """Return a signature that only this vendor makes."""
     return base64.b64encode(SIGNATURE_MARK + data + hmac.digest(SECRET, data, "sha256")).decode()
 
 
 def last_words(messages: Sequence[str]) -> str:
-    """Return the last message of the user that has words."""
+    """Return the user's last message that contains text."""
     return next((words for words in reversed(messages) if words), "")
 
 
@@ -87,12 +87,12 @@ def answer_with_calls(request: ModelRequest, calls: tuple[ToolCall, ...]) -> Mod
     if request.limit_tokens is None or output <= request.limit_tokens:
         counts = TokenCounts(request.input_tokens, output, reasoning)
         return ModelAnswer(counts, "tools", (), thoughts, calls)
-    # A bound that cuts a call leaves no call that could be run.
+    # A limit that cuts a call leaves no call that can be run.
     return ModelAnswer(TokenCounts(request.input_tokens, request.limit_tokens, 0), "length")
 
 
 def answer_with_text(request: ModelRequest, pieces: tuple[str, ...]) -> ModelAnswer:
-    """Cut the text at the first stop sequence and at the token bound, as a vendor does."""
+    """Cut the text at the first stop sequence and at the token limit, as a vendor does."""
     thoughts, reasoning = thoughts_of(request)
     finish: Finish = "stop"
     matched = None
@@ -128,7 +128,8 @@ def _first_bytes(pieces: Iterable[str], left_bytes: int) -> tuple[str, ...]:
 
 
 def text_of(request: ModelRequest) -> str:
-    """Return the text without lone surrogates, which a prompt may hold and UTF-8 cannot."""
+    """Return the text without lone surrogates, which a prompt may contain but UTF-8 cannot
+    encode."""
     return _words(request).encode("utf-8", "replace").decode()
 
 
@@ -153,7 +154,7 @@ def pieces_of(text: str) -> tuple[str, ...]:
 
 
 def chosen_tools(request: ModelRequest, *, all_tools: bool = False) -> Sequence[Tool]:
-    """Return the tools to call: those that the prompt names, one where the client forces it."""
+    """Return the tools to call: those that the prompt names, or one if the client forces it."""
     if not request.tools or not request.fresh or request.tool_mode == "none":
         return ()
     chosen = [tool for tool in request.tools if all_tools or tool.name in request.prompt]
@@ -171,7 +172,8 @@ def call_of(tool: Tool) -> ToolCall:
 
 
 def dummy(schema: Any, root: Any = None, depth: int = 0) -> Any:
-    """Return a value that conforms to a simple JSON schema; None where it says nothing known."""
+    """Return a value that conforms to a simple JSON schema; None if the schema is not
+    understood."""
     root = schema if root is None else root
     if not isinstance(schema, Mapping) or depth > SCHEMA_DEPTH_MAX:
         return None
