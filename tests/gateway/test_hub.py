@@ -1,4 +1,4 @@
-"""The Hub as a process beside the relay: started, replaced, ended; calls do not notice."""
+"""The Hub as a process beside the relay: started, replaced, ended, without effects on calls."""
 
 import json
 import os
@@ -58,7 +58,7 @@ def until(condition, patience_s=PATIENCE_S):
 
 
 def hub_pid(gateway):
-    """The Hub's process, by its command line."""
+    """Return the Hub's process id, found by its command line."""
     for pid in gateway.pids():
         if b"\0hub\0" in command_of(pid):
             return pid
@@ -66,7 +66,7 @@ def hub_pid(gateway):
 
 
 def command_of(pid):
-    """The command line of a process; empty when it has just ended."""
+    """Return the command line of a process; empty if it has just ended."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes()
     except (FileNotFoundError, ProcessLookupError):
@@ -79,7 +79,7 @@ def resident_kib(pid):
 
 
 def test_sign_ins_are_counted_also_when_it_dies(gateway):
-    """It is small and replaced, and the relay does not notice."""
+    """The Hub's process is small, is replaced, and the relay does not notice its death."""
 
     def counted():
         results = ("ok", "wrong")
@@ -103,7 +103,7 @@ def test_sign_ins_are_counted_also_when_it_dies(gateway):
 
 @pytest.mark.long
 def test_one_that_hangs_is_replaced(gateway):
-    """It lives and holds its socket, but its loop does not turn."""
+    """The process lives and holds its socket, but its loop does not turn."""
     before = hub_pid(gateway)
     os.kill(before, signal.SIGSTOP)
     until(lambda: hub_pid(gateway) not in (None, before), patience_s=HANG_PATIENCE_S)
@@ -155,7 +155,7 @@ def test_a_channel_is_made_tested_switched_and_removed_and_the_relay_follows(gat
 
 
 def test_try_it_calls_as_a_key_of_the_user(gateway, api, vendor):
-    """Over HTTP, by a grant that the vendor does not see and no log has."""
+    """The call goes over HTTP with a grant that neither the vendor nor a log sees."""
     channel = {"name": "tried", "vendor": "openai-compatible", "family": "chat_completions",
                "base_url": vendor.url, "keys": ["sk-upstream-of-these-tests"],
                "models": {MODEL["name"]: "demo-chat"}}  # fmt: skip
@@ -209,7 +209,7 @@ def test_it_ends_with_the_gateway_and_with_its_supervisor(gateway):
 
 
 def link_of(gateway):
-    """The newest link of the first run in what `serve` has logged."""
+    """Return the latest first-run link in the log of `serve`."""
     found = re.findall(r"http://\S+/first-run\?token=[\w.~%+-]+", gateway.log())
     return found[-1] if found else None
 
@@ -227,7 +227,8 @@ def test_the_first_run_is_printed_and_its_base_url_is_used(tmp_path):
         link = until(lambda: link_of(gateway) != link and link_of(gateway))
         browser = Browser(hub_port)
         paths = [url.partition(str(hub_port))[2] for url in (link, *printed.split()) if "?" in url]
-        assert len(set(paths)) == 4  # of two starts and of init, on a folder that is finished, too
+        # From two starts and two runs of init, one of them on a finished folder.
+        assert len(set(paths)) == 4
         assert [browser.get(path).status for path in paths] == [200] * 4
         fields = {"name": "admin", "password": PASSWORD, "base_url": "https://gate.example.com"}
         token = paths[0].partition("=")[2]

@@ -1,4 +1,4 @@
-"""The Hub under attack by somebody who has not signed in: it stays reachable, its log short."""
+"""Attacks on the Hub by clients that have not signed in: it stays reachable, and its log short."""
 
 import os
 import resource
@@ -15,7 +15,7 @@ from tests.support.ports import HOST, free_port
 
 HALF_OPEN = 3000
 DESCRIPTORS = 1024
-# The Hub's own threads may open connections to the store meanwhile.
+# Allows for connections that the Hub's own threads open to the store meanwhile.
 OWN_DESCRIPTORS = 32
 LOG_MAX_BYTES = 65536
 PATIENCE_S = 60
@@ -42,7 +42,7 @@ def gateway(tmp_path_factory):
 
 
 def limit_descriptors(gateway):
-    """Has the Hub start anew with the usual limit."""
+    """Restart the Hub with the usual limit of descriptors."""
     before = hub_pid(gateway)
     supervisor = gateway.process.pid
     resource.prlimit(supervisor, resource.RLIMIT_NOFILE, (DESCRIPTORS, DESCRIPTORS))
@@ -53,7 +53,7 @@ def limit_descriptors(gateway):
 
 @pytest.fixture
 def opened(gateway):
-    """opened(text, how many): connections on which so much was sent."""
+    """Yield opened(text, how many), which opens connections and sends this text on each."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 2 * HALF_OPEN), hard))
     clients = []
@@ -94,7 +94,7 @@ def test_half_open_connections_are_closed_and_do_not_keep_others_out(gateway, op
 
 
 def test_the_code_of_a_provider_is_in_no_line(gateway):
-    """Whatever the level, and whether the sign-in succeeds or something breaks."""
+    """This holds at every log level, and whether the sign-in succeeds or something breaks."""
     gateway.call("PUT", "/log-level", b"debug", port=gateway.ops_port)
     for path in ("/sign-in/openid/back", "/no-such-page", "/usage"):
         for method in ("GET", "POST"):

@@ -1,6 +1,9 @@
-"""What a vendor keeps belongs to the user who made it, whatever it is; what was made elsewhere may
-be named where a channel lists it. Two users with one upstream key between them, in four families.
-Stored responses themselves: tests/gateway/test_stored_owners.py."""
+"""Objects that a vendor keeps belong to the user who made them, whatever their kind; others can be
+named only if a channel lists them.
+
+Two users share one upstream key, in four families. For stored responses see
+tests/gateway/test_stored_owners.py.
+"""
 
 import contextlib
 import json
@@ -16,7 +19,8 @@ from tests.support.two_users import MODEL, SECRETS, content
 from tests.support.upstream import STREAM_HEAD, RawUpstream
 
 FILE = {"type": "document", "source": {"type": "file", "file_id": "x_1"}}
-# what was not made here: fields of a request and their path; adapters know all of these
+# Objects not made through the gateway: fields of a request and their path in errors. The adapters
+# know all of these.
 GIVEN = {
     dialects.RESPONSES: ({"prompt": {"id": "x_1"}}, "prompt.id"),
     dialects.MESSAGES: (
@@ -43,7 +47,7 @@ ANSWERS = {
 
 
 def channels_of(url, **of_b):
-    """Channels a and b for each family; b has more fields."""
+    """Return channels a and b for each family; `of_b` are additional fields of b."""
     return [
         channel(f"{place}-{family}", family, url, {MODEL: f"at-{place}"}, keys=["sk-up"],
                 **(of_b if place == "b" else {}))
@@ -53,14 +57,14 @@ def channels_of(url, **of_b):
 
 
 def call(gateway, family, fields, user="owner", path=""):
-    """A usual call with these fields."""
+    """Make a usual call with these fields."""
     path = path or dialects.PATHS[family].format(model=MODEL)
     body = {**dialects.ask(family, MODEL), **fields}
     return exchange(gateway.port, "POST", path, dialects.credentials(family, SECRETS[user]), body)
 
 
 class Vendor(RawUpstream):
-    """Answers everything from `begin` on, and notes path and body of what it is asked."""
+    """A vendor that answers everything after `begin`, and records path and body of each request."""
 
     def __init__(self):
         super().__init__()
@@ -108,7 +112,8 @@ def test_what_was_not_made_here_is_refused_with_its_path(gateway, everything, fa
     assert {name: record[name] for name in ("outcome", "error_code", "channel", "cost")} == {
         "outcome": "refused", "error_code": "not_found", "channel": None, "cost": "0"
     }  # fmt: skip
-    if family in (dialects.RESPONSES, dialects.MESSAGES):  # counting tokens is no way round
+    # Counting tokens must not bypass the check.
+    if family in (dialects.RESPONSES, dialects.MESSAGES):
         path = dialects.PATHS[family] + (
             "/input_tokens" if family == dialects.RESPONSES else "/count_tokens"
         )
@@ -116,7 +121,8 @@ def test_what_was_not_made_here_is_refused_with_its_path(gateway, everything, fa
     assert everything.asked == []
 
 
-# kind: (family, a whole answer, the events of a streamed one, its request, a later request)
+# kind: (family, a whole answer, events of a streamed one, its request, a later request that names
+# the object)
 CODE = {"type": "code_interpreter_call", "id": "ci_{n}", "container_id": "cntr_{n}"}
 CREATED = {"type": "response.created", "response": {"id": "resp_{n}"}}
 STARTED = {"type": "message_start", "message": {"id": "thr_{n}", "type": "message", "content": []}}
@@ -166,7 +172,7 @@ def numbered(value, number):
 
 @contextlib.contextmanager
 def asking(gateway, vendor, family, fields):
-    """A call of the owner, and the vendor's end of it."""
+    """Make a call as the owner; yield its connection and the vendor's end."""
     with Connection(gateway.port) as connection:
         body = {**dialects.ask(family, MODEL), **fields}
         connection.request(
@@ -177,7 +183,7 @@ def asking(gateway, vendor, family, fields):
 
 
 def make_whole(gateway, vendor, kind):
-    """The later request that names what a whole answer has made."""
+    """Make an object with a whole answer; return the later request that names it."""
     family, answer, _, first, later = MADE[kind]
     with asking(gateway, vendor, family, first) as (connection, peer):
         peer.send(answer_of(200, numbered(answer, f"{kind}-1"), connection="keep-alive"))
@@ -186,7 +192,7 @@ def make_whole(gateway, vendor, kind):
 
 
 def make_streamed(gateway, vendor, kind, stack):
-    """The same of a stream that runs on."""
+    """Make an object with a stream that goes on; return the later request that names it."""
     family, _, events, first, later = MADE[kind]
     asked = asking(gateway, vendor, family, {**first, "stream": True})
     connection, peer = stack.enter_context(asked)
@@ -200,7 +206,7 @@ def make_streamed(gateway, vendor, kind, stack):
 
 
 def check_owned(gateway, vendor, family, request):
-    """Its user alone gets it, at the one place that made it."""
+    """Check that only its user can use the object, and only through the channel that made it."""
     for _ in range(4):
         del vendor.asked[:]
         dialects.check_refusal(call(gateway, family, request, "other"), family, "E35")
@@ -211,9 +217,10 @@ def check_owned(gateway, vendor, family, request):
 
 
 def test_what_an_answer_has_made_is_its_users(launch):
-    """Whole and streamed; while the streams run, and after every process was killed."""
+    """Objects of whole answers and streams; while the streams run, and after all processes were
+    killed."""
     with Vendor() as vendor, contextlib.ExitStack() as stack:
-        channels = channels_of(vendor.url, enabled=False)  # a makes them
+        channels = channels_of(vendor.url, enabled=False)  # a makes the objects
         gateway = launch(content(channels), {"server.workers": 2}, follow=False)
         requests = [make_whole(gateway, vendor, kind) for kind in MADE]
         requests += [make_streamed(gateway, vendor, kind, stack) for kind in MADE]

@@ -1,4 +1,5 @@
-"""SIGKILL at any moment: what an upstream has seen is recorded once, and the books are right."""
+"""SIGKILL at random times: each call that the upstream saw is recorded once, and the books are
+correct."""
 
 import contextlib
 import json
@@ -39,8 +40,8 @@ STORES = ["sqlite", pytest.param("mariadb", marks=pytest.mark.long)]
 
 @pytest.fixture
 def node(request, tmp_path):
-    """(gateway, vendor with a log file): two workers, on each kind of store; calls count against a
-    limit of their user, and cost half when they are served by tier flex."""
+    """Yield (gateway, vendor with a log file): two workers, on each kind of store. Calls count
+    against a limit of their user, and cost half if they are served by tier flex."""
     settings = {"server.workers": 2}
     if request.param == "mariadb":
         settings["store.url"] = request.getfixturevalue("mariadb").fresh_url()
@@ -69,7 +70,7 @@ def test_every_call_is_recorded_once_however_often_all_processes_are_killed(node
         gateway.kill()
         load.stop()
         first_answers.append(first_answer_s(gateway))
-    # A last quiet moment: no call runs, everything of the dead is adopted.
+    # A quiet moment at the end: no call runs, and everything of dead processes has been adopted.
     seen = names_in(log_path)
     whole = [call for load in loads for call in load.seen if call.whole]
     assert len(seen) > cycles * callers and len(whole) > cycles
@@ -172,7 +173,8 @@ def call(gateway):
 
 
 def refuses(gateway):
-    """True: refused. Of a stopped worker the queue of connections fills: then nothing answers."""
+    """Return True if connections are refused. A stopped worker's queue of connections fills up,
+    and then nothing answers."""
     try:
         Connection(gateway.port, patience_s=1).close()
     except ConnectionRefusedError:
@@ -192,7 +194,7 @@ def test_a_worker_that_hangs_refuses_and_is_replaced(one_worker):
     assert wait_until(lambda: not refuses(gateway), PATIENCE_S)
     assert call(gateway).status == 200
     assert gateway.worker_pids() == [pid]
-    assert "cannot accept" not in gateway.log()  # it goes on as if nothing had been
+    assert "cannot accept" not in gateway.log()  # it continues normally
 
     with Connection(gateway.port) as connection:
         body = ask(CHAT, MODEL, "[[demo ms=100 chunks=600]]", stream=True)

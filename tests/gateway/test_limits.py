@@ -1,8 +1,8 @@
 """Limits of keys, users, groups, channels and upstream keys through real sockets.
 
-Exact over two workers, and given back always; what is full is passed over. Each case has people,
-a model and channels of its own. Where a key and a channel have the same limit, the key's is met
-first, and a slot that either of them does not give back is missed.
+They are exact over two workers, and every slot is returned; full channels are skipped. Each case
+has users, a model and channels of its own. Where a key and a channel have the same limit, the
+key's is checked first; the test notices if either slot is not returned.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ SHORT = "[[demo ms=50 chunks=10]]"
 STALL = "[[demo stall_before_head]]"
 # how an attempt fails, and whether the call streams
 OUTS = (("status=500", False), ("reset_before_head", False), ("cut=3", True))
-# Where calls are when their clients leave: (prompt, stream).
+# Phases of calls in which their clients disconnect: (prompt, stream).
 PHASES = (
     (ENDLESS, True),
     (STALL, True),
@@ -50,7 +50,7 @@ PLACES = {
     "changed": [{"rpm": 1}],
 }
 FREE = "free"
-# Users of their own with one key, and its limits
+# Users, each with one key that has these limits.
 LIMITS = {
     "many": {"rpm": 200},
     "crowd": {"concurrency": 100},
@@ -95,14 +95,15 @@ def gateway(launch, vendor):
 
 
 def request_of(who, place, prompt, stream, **more):
-    """(path, headers, body) of a call by the key of somebody, if not by that without limits."""
+    """Return (path, headers, body) of a call with the key of `who`, by default the key without
+    limits."""
     key = (secret_of(who),) if who else ()
     body = dialects.ask(dialects.CHAT, place, prompt, stream, **more)
     return dialects.PATHS[dialects.CHAT], dialects.credentials(dialects.CHAT, *key), body
 
 
 def call(gateway, who=None, place=FREE, prompt="Say something.", *, stream=False, **more):
-    """One call -> its answer."""
+    """Make one call; return its answer."""
     return exchange(gateway.port, "POST", *request_of(who, place, prompt, stream, **more))
 
 
@@ -111,7 +112,7 @@ def statuses_of(gateway, who=None, place=FREE, times=6):
 
 
 def send(gateway, who=None, place=FREE, prompt=ENDLESS, *, stream=True):
-    """A call that runs; its connection."""
+    """Start a call that keeps running; return its connection."""
     connection = Connection(gateway.port, patience_s=60)
     connection.request("POST", *request_of(who, place, prompt, stream))
     return connection
@@ -119,7 +120,8 @@ def send(gateway, who=None, place=FREE, prompt=ENDLESS, *, stream=True):
 
 @contextlib.contextmanager
 def running(gateway, number, who=None, place=FREE):
-    """So many calls at once: connections with a stream; refused ones with their answers."""
+    """Start this many calls at once; yield the connections of streams, and refused ones with their
+    answers."""
     with contextlib.ExitStack() as stack:
         sent = [stack.enter_context(send(gateway, who, place)) for _ in range(number)]
         streams, refused = [], []
@@ -134,7 +136,7 @@ def running(gateway, number, who=None, place=FREE):
 
 
 def check_wait(answer, family, expected_s, within_s=10):
-    """E20 with a wait that is true; its message."""
+    """Check an E20 and that its wait is correct; return its message."""
     wait_s = answer.headers["retry-after"]
     assert expected_s - within_s <= int(wait_s) <= expected_s
     hidden = {n: answer.headers.pop(n) for n in list(answer.headers) if "ratelimit" in n}
@@ -165,7 +167,7 @@ def test_requests_a_minute_are_exact_over_two_workers(gateway):
 
 def test_running_calls_are_exact_over_two_workers(gateway):
     with running(gateway, 20, "crowd") as (first, refused):
-        # Of the crowd one worker alone may serve the hundred while the other has no turn.
+        # Of the crowd's hundred calls one worker may serve all, while the other gets no turn.
         assert set(who_serves(gateway, *first)) == set(gateway.worker_pids())
         assert refused == []
         with running(gateway, CROWD, "crowd") as (streams, refused):
@@ -183,7 +185,7 @@ def test_what_is_full_is_passed_over_and_nothing_is_held_against_it(gateway):
     answers = [call(gateway, place="spill-keys") for _ in range(12)]
     assert {answer.status for answer in answers} == {200}
     attempts = [gateway.record(answer.call_id)["attempts"] for answer in answers]
-    served = Counter(attempt["channel"] for [attempt] in attempts)  # each was asked once
+    served = Counter(attempt["channel"] for [attempt] in attempts)  # each call had one attempt
     assert served == {"spill-keys-0": 4, "spill-keys-1": 8}
     assert "channel spill-keys-0" not in gateway.log()
 
@@ -193,7 +195,7 @@ def test_what_is_full_is_passed_over_and_nothing_is_held_against_it(gateway):
 
 def test_clients_that_leave_in_any_phase_give_back_what_group_and_channel_allow(gateway):
     assert wait_until(lambda: gateway_calls(gateway) == 0)
-    for turn in range(2):  # a slot that stays taken is missed at the end
+    for turn in range(2):  # a slot that was not returned shows at the end
         with contextlib.ExitStack() as stack:
             sent = [
                 stack.enter_context(
@@ -216,11 +218,11 @@ def test_a_stream_holds_its_slot_until_it_ends(gateway):
         answer = connection.read_head()
         assert answer.status == 200
         dialects.check_refusal(call(gateway, "one"), dialects.CHAT, "E20")
-        # The end of a running call is not known.
+        # The refusal gives no wait, because nobody knows when a running call ends.
         dialects.check_refusal(call(gateway, place="one"), dialects.CHAT, "E09")
         connection.read_body(answer)
     assert answer.whole
-    # The slot is free before the last bytes are out.
+    # The slot is free before the last bytes are sent.
     assert statuses_of(gateway, "one", "one") == [200] * 6
 
 
@@ -254,7 +256,7 @@ def test_a_killed_workers_slots_are_free_and_its_rates_are_not_forgotten(gateway
 
 
 def use_up(gateway, who=None, place=FREE):
-    """Calls until one is refused: that answer."""
+    """Make calls until one is refused; return that answer."""
     deadline = time.monotonic() + 30
     while (answer := call(gateway, who, place, "word " * 2000)).status == 200:
         assert time.monotonic() < deadline
@@ -263,9 +265,9 @@ def use_up(gateway, who=None, place=FREE):
 
 @pytest.mark.parametrize(("who", "place"), [("tokens", FREE), (None, "tokens-keys")])
 def test_tokens_of_keys_and_channels_are_settled_by_usage(gateway, who, place):
-    # Reserved whole, and given back but for the few that were used.
+    # The whole bound is reserved; at the end all but the few tokens used is returned.
     answers = [call(gateway, who, place, max_tokens=10**6) for _ in range(5)]
-    # What was not sent, or failed, used none.
+    # Calls that were not sent, or failed, used none.
     script = "[[demo status=400]]"
     answers += [call(gateway, who, place, script, max_tokens=3000) for _ in range(5)]
     assert [answer.status for answer in answers] == [200] * 5 + [400] * 5
@@ -315,11 +317,11 @@ def test_a_changed_limit_acts_within_two_seconds(gateway):
         (None, "changed", 200),
         ("user-tpm-a", FREE, 429),
     ):
-        # Each worker learns it for itself.
+        # Each worker notices the change for itself.
         while set(statuses_of(gateway, who, place)) != {status}:
             assert time.monotonic() < deadline, (who, place)
 
 
 def test_the_log_tells_of_no_trouble(gateway):
-    """Last: nothing above had no room or waited in vain."""
+    """The last test: nothing above ran out of space or waited in vain."""
     assert "limits:" not in gateway.log()

@@ -1,7 +1,8 @@
-"""One worker of a node has lost Redis, the other has not: limits, slots and what is given back.
+"""One worker of a node has lost Redis, the other has not: limits, slots and their return.
 
-The way of one worker to Redis is cut or frozen, so that this one counts in its node, the other in
-Redis. At most twice a limit passes then, and after it the exact limit holds at once.
+The test cuts or freezes one worker's connections to Redis, so that this worker counts in its node,
+and the other in Redis. Meanwhile at most twice a limit passes; afterwards the exact limit holds at
+once.
 """
 
 import contextlib
@@ -21,14 +22,14 @@ LIMITS = {"rpm": LIMIT, "tpm": TOKENS, "concurrency": LIMIT}
 SCOPES = ("key", "user", "group")
 ENDLESS = "[[demo ms=1000 chunks=900]]"
 LONG = "tea " * 60
-ORDERS = ("lost-first", "other-first")  # who is called first while the way is lost
+ORDERS = ("lost-first", "other-first")  # which worker is called first during the loss
 LOSSES = ("cut", "freeze")
-DEAD_AFTER_S = 11  # Redis takes a worker for dead that has not renewed its lease
-ENDED = 1  # of the streams that run when the way is lost
+DEAD_AFTER_S = 11  # Redis considers a worker dead that has not renewed its lease for this long
+ENDED = 1  # streams that end during the loss
 
 
 def names():
-    """Callers: their names, and what has which limit."""
+    """Yield the callers: name, scope of the limit, limits."""
     yield "lease", "key", {"concurrency": LIMIT}
     for loss in LOSSES:
         for scope in SCOPES:
@@ -49,7 +50,7 @@ def people():
 
 
 class Worker:
-    """A worker of the node, by connections of its own."""
+    """A worker of the node, called on connections of its own."""
 
     def __init__(self, port, pid, pids):
         self._port, self.pid, self._pids = port, pid, pids
@@ -73,7 +74,7 @@ class Worker:
         raise AssertionError("no connection comes to this worker")
 
     def call(self, who, prompt="tea"):
-        """A call -> what passed of its limits: its tokens, 0 when it was refused."""
+        """Make a call; return its tokens, 0 if it was refused."""
         body = ask(CHAT, "milk", prompt, False)
         self._connection.request("POST", PATHS[CHAT], credentials(CHAT, secret_of(who)), body)
         answer = self._connection.read()
@@ -81,7 +82,7 @@ class Worker:
         return answer.json["usage"]["total_tokens"] if answer.status == 200 else 0
 
     def stream(self, who, stack):
-        """Begin a stream that lasts until the stack ends -> whether it was let in."""
+        """Start a stream that lasts until the stack ends; return True if it was admitted."""
         connection = stack.enter_context(self.connect())
         body = ask(CHAT, "milk", ENDLESS, True)
         connection.request("POST", PATHS[CHAT], credentials(CHAT, secret_of(who)), body)
@@ -91,7 +92,7 @@ class Worker:
 
 
 class Node:
-    """A node with two workers, whose ways to Redis are `forwarder`'s."""
+    """A node with two workers, whose connections to Redis go through `forwarder`."""
 
     def __init__(self, gateway, forwarder, server):
         self.gateway, self.forwarder, self.server = gateway, forwarder, server
@@ -105,13 +106,13 @@ class Node:
         self.lost, self.other = (Worker(gateway.port, pid, pids) for pid in (lost, other))
 
     def is_up(self):
-        """The metric."""
+        """Return True if the metric says that Redis counts."""
         lines = self.gateway.call("GET", "/metrics", port=self.gateway.ops_port)[2].decode()
         return "\nsluice_limits_backend_up 1\n" in lines
 
     @contextlib.contextmanager
     def lose(self, loss):
-        """One worker loses its way until the end of the context."""
+        """Break one worker's connections to Redis until the end of the context."""
         lost, port = [self.lost.pid], self.forwarder.port
         self.forwarder.fate = lambda near: loss if process_of(lost, near, port) else "pass"
         for way in self.forwarder.ways:
@@ -125,19 +126,19 @@ class Node:
         assert wait_until(self.is_up)
 
     def losses(self):
-        """How often a worker has found that Redis does not count."""
+        """Return how often a worker has noticed that Redis does not count."""
         return self.gateway.log().count("limits: Redis cannot count")
 
     def _returns(self):
         return self.gateway.log().count("limits: Redis counts for all nodes") - self._first
 
     def settle(self):
-        """Wait until both workers have Redis -> how often one had lost it."""
+        """Wait until both workers have Redis; return how often one had lost it."""
         assert wait_until(lambda: self._returns() == self.losses(), 30)
         return self.losses()
 
     def running(self):
-        """The calls that Redis counts."""
+        """Return the number of running calls that Redis counts."""
         redis = self.server.client
         rows = [redis.hgetall(key) for key in redis.keys("sluice:paid *")]
         return sum(int(row[name]) for row in rows for name in row.keys() - {"r", "t"})
@@ -156,7 +157,8 @@ def node(launch, vendor):
 
 
 def passed(kind, worker, who, stack, tries=LIMIT + 1):
-    """What of a limit passes at one worker: requests, tokens or streams, which run on."""
+    """Return how much of a limit passes at one worker: requests, tokens, or streams, which keep
+    running."""
     if kind == "concurrency":
         return sum(worker.stream(who, stack) for _ in range(tries))
     used = [worker.call(who, LONG) for _ in range(tries)]
@@ -173,14 +175,15 @@ def test_at_most_twice_a_limit_passes_while_one_worker_has_lost_redis(node, loss
                 order = [node.lost, node.other][:: 1 if "lost-first" in name else -1]
                 rows.append((name, *(passed(kind, one, name, streams) for one in order), limit))
         assert wait_until(lambda: not node.is_up())
-        alone = node.losses() == before + 1  # else the other one missed its 50 ms, too
+        alone = node.losses() == before + 1  # otherwise the other one missed its 50 ms too
     for name, first, second, limit in rows:
         refill = 1 if "rpm" in name else limit / 5 if "tpm" in name else 0
         assert limit / 2 < first + second <= 2 * (limit + refill), rows
-        # The node knows what the other worker let through; Redis learns later what this one did.
+        # The node knows what the other worker admitted; Redis learns only later what this one did.
         if alone and "other-first" in name:
             assert first + second <= limit + 2 * refill, rows
-    for name, first, second, limit in rows:  # exact again: what passed in the node is counted
+    # Exact again: calls admitted by the node alone have been counted.
+    for name, first, second, limit in rows:
         for one in (node.other, node.lost):
             if "concurrency" not in name and one.call(name, LONG):
                 minutes = (time.monotonic() - began_s) / 60
@@ -206,11 +209,11 @@ def test_slots_are_given_back_once_by_a_worker_that_redis_took_for_dead(node):
 
 
 def check_exact(node, names):
-    """No slot of anybody is taken; two workers let the limit through, and not one call more."""
+    """Check that all slots are free and that two workers together admit exactly the limit."""
     assert wait_until(lambda: node.running() == 0)
     for name in names:
         let, losses = 0, -1
-        while let != LIMIT and losses != node.losses():  # again where one missed its 50 ms
+        while let != LIMIT and losses != node.losses():  # repeated if a worker missed its 50 ms
             losses = node.settle()
             with contextlib.ExitStack() as streams:
                 workers = [node.lost, node.other] * LIMIT

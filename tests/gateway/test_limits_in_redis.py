@@ -1,4 +1,4 @@
-"""Limits that two nodes count in Redis, through real sockets; and what happens without it."""
+"""Limits that two nodes count in Redis, through real sockets; and their behaviour without Redis."""
 
 import contextlib
 import json
@@ -25,7 +25,7 @@ def server():
 
 @pytest.fixture(scope="module")
 def nodes(launch, vendor, server):
-    """Two nodes of one store, which count in one Redis."""
+    """Return two nodes of one store that count in one Redis."""
     models = {"tea": "demo-small"}
     places = [
         channel("first", CHAT, vendor.url, models, priority=5, keys=KEYS, key_concurrency=1),
@@ -68,7 +68,7 @@ def test_upstream_keys_and_channels_are_taken_in_their_order_over_nodes(nodes):
         heads = [stack.enter_context(stream(nodes[n % 2], "free", "tea")) for n in range(3)]
         assert [head.status for head in heads] == [200] * 3
         assert call(nodes[0], "free", "tea").status == 503  # two keys and a channel are in use
-    # Their clients have left: a slot is free as soon as that is noticed.
+    # The clients have disconnected: a slot is free as soon as the gateway notices.
     assert wait_until(lambda: call(nodes[1], "free", "tea").status == 200, 10)
 
 
@@ -77,10 +77,11 @@ def test_without_it_the_nodes_count_and_say_so(nodes, server):
         done = commands.run(["status", "--json", "--config", str(nodes[0].config)])
         return json.loads(done.stdout)["limits_up"]
 
-    assert wait_until(lambda: told() is True, 10)  # workers tell their state once a second
+    assert wait_until(lambda: told() is True, 10)  # workers report once a second
     server.stop()
     statuses = [call(nodes[number % 2], "later", "milk").status for number in range(12)]
-    # shares of 3, full, since Redis knew no call; of 5 of a node that has not noticed the other one
+    # shares of 3, full, because Redis had counted no call; of 5 at a node that has not noticed the
+    # other
     assert 6 <= statuses.count(200) <= 2 * LIMIT
     assert wait_until(lambda: told() is False, 10)
     doctor = commands.run(["doctor", "--json", "--config", str(nodes[0].config)])

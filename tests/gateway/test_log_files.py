@@ -1,4 +1,4 @@
-"""`log.file`, its rotation and the level at run time, in all processes of a node."""
+"""`log.file`, its rotation and level changes at run time, in all processes of a node."""
 
 import contextlib
 import http.client
@@ -20,7 +20,7 @@ MODEL = "demo-small"
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory, vendor):
-    """A running node of two workers and a Hub that logs into a file."""
+    """Yield a running node with two workers and a Hub that logs to a file."""
     hub_port = free_port()
     gateway = Gateway(
         tmp_path_factory.mktemp("log-files") / "node",
@@ -42,7 +42,8 @@ def node(tmp_path_factory, vendor):
 
 
 def hub(gateway):
-    """The status of a page that the Hub does not have; a 404 is a warning in its log."""
+    """Request a page that the Hub does not have and return the status; a 404 is a warning in its
+    log."""
     try:
         return gateway.call("GET", "/no-such-page", port=gateway.hub_port)[0]
     except (OSError, http.client.HTTPException):
@@ -89,7 +90,7 @@ def test_all_processes_write_to_the_file_and_follow_its_rotation(node):
     call_id = call(node)
     assert wait_until(lambda: call_id in node.file.read_text())
     assert call_id not in moved.read_text()
-    os.kill(node.worker_pids()[0], signal.SIGUSR1)  # as a signal to the whole group would
+    os.kill(node.worker_pids()[0], signal.SIGUSR1)  # as a signal to the whole group does
     assert node.ready() and len(node.worker_pids()) == 2
 
 
@@ -105,7 +106,7 @@ def test_the_level_reaches_all_processes_and_those_that_follow(node):
         return wait_until(lambda: node.file.read_text().count("/no-such-page") > before, 1)
 
     def calls_are_logged():
-        ids = [call(node) for _ in range(8)]  # both workers
+        ids = [call(node) for _ in range(8)]  # reaches both workers
         return wait_until(lambda: all(one in node.file.read_text() for one in ids), 1.5)
 
     assert calls_are_logged()

@@ -1,7 +1,8 @@
 """Mixed load with faults for a long time: memory and descriptors stay flat, the books are exact.
 
-The faults: vendors that fail or cut, clients that leave, a database that is frozen or killed, a
-reload of the configuration that is bad. Nothing here replaces a worker: its memory is what counts.
+The faults: vendors that fail or cut answers, clients that disconnect, a database that is frozen or
+killed, a reload of a bad configuration. Nothing here replaces a worker, because the test measures
+its memory.
 """
 
 import contextlib
@@ -30,7 +31,7 @@ from tests.support.upstream import ScriptedUpstream
 
 SECONDS = 600
 SAMPLE_S = 1.0
-MEMORY_GROWS_MAX = 1.1  # last third to middle third
+MEMORY_GROWS_MAX = 1.1  # last third compared to middle third
 DESCRIPTORS_MORE = 16
 LEAVERS = 3
 FROZEN_S = 3
@@ -38,7 +39,7 @@ MANNER = Manner(callers=12, prompts=PROMPTS, rest_s=0.02, patience_s=60)
 
 
 def memory_bytes(pid):
-    """What a process alone has in memory."""
+    """Return the private memory of a process."""
     text = Path(f"/proc/{pid}/smaps_rollup").read_text()
     return sum(int(line.split()[1]) * 1024 for line in text.splitlines() if "Private" in line)
 
@@ -68,7 +69,7 @@ class Watch:
 
 
 def good(seen):
-    """Whether a call asked for something that has a good end."""
+    """Return True if a call's request has a good end."""
     number = int(seen.name.rpartition("-")[2])
     return PROMPTS[number % len(PROMPTS)] in GOOD_PROMPTS
 
@@ -79,7 +80,7 @@ def third(values, number):
 
 
 class Leavers:
-    """Clients that begin a stream and leave in the middle of it."""
+    """Clients that start a stream and disconnect in the middle of it."""
 
     def __init__(self, port):
         self._port = port
@@ -106,7 +107,7 @@ class Leavers:
 
 
 def disturb(gateway, database, until_s):
-    """Something bad, in turn, a few times a minute."""
+    """Cause one of the faults in turn, a few times a minute."""
     turn = 0
     while time.monotonic() < until_s:
         pause_s = min(20.0, max(2.0, (until_s - time.monotonic()) / 4))

@@ -1,4 +1,5 @@
-"""/metrics of a whole gateway: all workers in one scrape, no counter falls, as the records say."""
+"""/metrics of a whole gateway: one scrape has all workers, no counter falls, and they match the
+records."""
 
 import os
 import signal
@@ -20,7 +21,8 @@ SETTINGS = {"server.workers": 2, "log.level": "warning"}
 
 @pytest.fixture(scope="module")
 def gateway(launch, vendor):
-    """Its figures add up from test to test; the last ones drain and reload it."""
+    """Return a gateway whose counters add up from test to test; the last tests drain and reload
+    it."""
     channels = [channel(one, one, vendor.url, {MODEL: MODEL}) for one in ALL]
     return launch(document([MODEL], channels), SETTINGS, follow=False, shared=False)
 
@@ -31,7 +33,7 @@ def call(gateway, family, stream=False):
 
 
 def counted(metrics):
-    """Calls with a record, by what the counter tells them apart."""
+    """Return the number of calls with a record, by the labels of the counter."""
     found = Counter()
     for sample in metrics.of("sluice_requests_total"):
         labels = sample.labels
@@ -49,7 +51,7 @@ def recorded(gateway):
 
 
 class Watch:
-    """Scrapes all the time; no counter may fall."""
+    """A thread that scrapes continuously and checks that no counter falls."""
 
     def __init__(self, gateway):
         self._gateway = gateway

@@ -1,8 +1,8 @@
-"""Two nodes behind nginx, with the configuration that comes with the product.
+"""Two nodes behind nginx, with the product's sample configuration.
 
 Only ports, names and paths of conf/nginx.conf are replaced. The nodes are started as its comment
-says: one gateway.toml, the second one with --set. A client of this file comes from an address of
-its own (127.0.0.N), so that the address can be seen to travel.
+says: one gateway.toml, the second one with --set. Each client here has a source address of its own
+(127.0.0.N), so that tests can see the address being passed on.
 """
 
 import contextlib
@@ -28,15 +28,15 @@ from tests.support.programs import program
 from tests.support.upstream import ScriptedUpstream
 
 TIMEOUT_S = 20
-# The vendor sends an event each EVENT_MS; one that comes PROMPT_MS later or earlier than that after
-# the one before has been held back, or the other has.
+# The vendor sends an event every EVENT_MS. If the interval between two events differs from that by
+# more than PROMPT_MS, something has held one of them back.
 EVENT_MS = 100
 PROMPT_MS = 80
 LEAVES_WITHIN_MS = 500
 LIMIT_BYTES = 1 << 20
 LARGE_BODIES = 20
 PATHS = {"chat_completions": "/v1/chat/completions", "messages": "/v1/messages"}
-# Where nginx itself has to answer in the shape of generate_content.
+# Paths where nginx itself must answer in the shape of generate_content.
 GENERATE_PATHS = [
     "/v1beta/models/tea:generateContent",
     "/v1/models/tea:countTokens",
@@ -56,7 +56,7 @@ def document(upstream_url: str) -> dict:
 
 
 class Site:
-    """The vendor, two nodes on one store, and nginx before them."""
+    """The vendor, two nodes on one store, and nginx in front of them."""
 
     def __init__(self, folder: Path) -> None:
         program("nginx")
@@ -87,7 +87,7 @@ class Site:
 
     @contextlib.contextmanager
     def sent(self, path, body=None, method="POST", source="127.0.0.1", port=None, **headers):
-        """A connection to nginx, or to whoever is at a plain port, on which a request was sent."""
+        """Open a connection to nginx, or to `port` in plain text, and send a request."""
         how = {"timeout": TIMEOUT_S, "source_address": (source, 0)}
         if port is not None:
             connection = http.client.HTTPConnection(HOST, port, **how)
@@ -107,12 +107,12 @@ class Site:
 
     @contextlib.contextmanager
     def ask(self, *args, **options):
-        """The answer to a request, not read yet."""
+        """Send a request; return the answer, still unread."""
         with self.sent(*args, **options) as connection:
             yield connection.getresponse()
 
     def answer(self, path, body=None, **options):
-        """(status, headers, decoded body) of a whole answer."""
+        """Return (status, headers, decoded body) of a whole answer."""
         with self.ask(path, body, **options) as answer:
             headers = {name.lower(): value for name, value in answer.getheaders()}
             text = answer.read()
@@ -131,7 +131,7 @@ def message(text, stream=False):
 
 
 def paced(family):
-    """A request for a stream with an event each EVENT_MS, all of which come to the client."""
+    """Return a request for a stream with an event every EVENT_MS, all of which reach the client."""
     words = f"[[demo ms={EVENT_MS} chunks=8]]"
     if family == "messages":
         return message(words, stream=True)
@@ -150,8 +150,8 @@ def site(tmp_path_factory):
 
 
 def check_prompt(lines) -> bytes:
-    """Reads a paced stream line by line: each event came in its time, none late and none together
-    with another. The last line."""
+    """Read a paced stream by lines and check that each event came in its time, none late and no
+    two together. Return the last line."""
     at, last = [], b""
     for line in lines:
         if line.startswith(b"data:"):
@@ -188,7 +188,8 @@ def test_events_are_prompt_over_http2(site):
 
 
 def test_an_nginx_nobody_tuned_is_prompt_too(site, tmp_path):
-    """All defaults: HTTP/1.0 to the gateway, buffering on. X-Accel-Buffering: no is what helps."""
+    """All defaults: HTTP/1.0 to the gateway, buffering on. X-Accel-Buffering: no keeps it
+    prompt."""
     port = free_port()
     target = f"http://{HOST}:{site.nodes[0].port}"
     server = f"server {{ listen {HOST}:{port}; location / {{ proxy_pass {target}; }} }}"
@@ -202,7 +203,7 @@ def test_an_nginx_nobody_tuned_is_prompt_too(site, tmp_path):
 
 
 def entry_of(site, word):
-    """The one request with `word` that reached the vendor."""
+    """Return the one request with `word` that reached the vendor."""
     (entry,) = [entry for entry in site.upstream.log() if word in entry["body"]]
     return entry
 
@@ -292,7 +293,7 @@ def check_too_large(body, family):
 
 @FAMILIES
 def test_a_body_too_large_for_the_gateway(site, family):
-    """Answered too early, nginx would make a 502 of it."""
+    """If the gateway answered too early, nginx would turn the answer into a 502."""
     body = json.dumps(BODIES[family]("x" * 3 * LIMIT_BYTES)).encode()
     with ThreadPoolExecutor(4) as pool:
         answers = list(pool.map(lambda _: site.answer(PATHS[family], body), range(LARGE_BODIES)))
@@ -307,7 +308,7 @@ def test_a_body_too_large_for_the_gateway(site, family):
 
 
 def test_a_form_larger_than_other_bodies_goes_on_as_it_arrives(site):
-    size = 66 << 20  # more than nginx takes elsewhere
+    size = 66 << 20  # more than nginx accepts elsewhere
     head, mark = '--b\r\nContent-Disposition: form-data; name="{}"', b"\r\n--b--\r\n"
     parts = head.format("model") + "\r\n\r\nhear\r\n" + head.format("file")
     body = parts.encode() + b'; filename="a.wav"\r\n\r\n' + bytes(size) + mark
@@ -323,7 +324,7 @@ def test_one_node_is_dead(site):
 
     site.nodes[0].kill()
     try:
-        status()  # may meet a connection that nginx has kept: a call that was sent is not repeated
+        status()  # may use a connection that nginx has kept: a call already sent is not repeated
         assert [status() for _ in range(6)] == [200] * 6
     finally:
         site.nodes[0].start()

@@ -1,4 +1,5 @@
-"""Two nodes of one gateway.toml, which differ by --set: commands tell them apart and miss none."""
+"""Two nodes with one gateway.toml that differ by --set: commands distinguish them and cover
+both."""
 
 import contextlib
 import json
@@ -21,7 +22,8 @@ LIMIT = 20  # requests a minute
 
 @pytest.fixture(scope="module")
 def nodes(launch, vendor):
-    """Node name -> its Gateway. The node that gateway.toml itself describes has never run."""
+    """Return the Gateway of each node by its name. The node that gateway.toml describes by itself
+    has never run."""
     described = launch(content(vendor.url), {"server.workers": 1}, follow=False)
     described.stop()
     for path in (described.folder / "journal").iterdir():
@@ -47,7 +49,7 @@ def content(url):
 
 
 def run(nodes, *args):
-    """Exit code, output, errors of a command that is given gateway.toml alone."""
+    """Return exit code, output and errors of a command with gateway.toml alone."""
     config = next(iter(nodes.values())).config
     done = commands.run([*args, "--config", str(config)])
     return done.returncode, done.stdout, done.stderr
@@ -125,7 +127,7 @@ def test_a_limit_is_divided_by_the_nodes_and_a_restart_does_not_refill_it(nodes)
     assert first.stop() == 0
     first.start()
     let_through += calls_let_through()
-    # Its share, for as long as the other saw it leave and come, may be counted twice.
+    # Its share may be counted twice for as long as the other node saw it leave and come back.
     refilled = (time.monotonic() - began) * LIMIT / 60
     assert let_through <= LIMIT + LIMIT / 2 + refilled + 2
 

@@ -1,6 +1,6 @@
-"""Odd spellings of paths: none of them makes a request to a path that is not the family's own.
+"""Odd spellings of paths: none of them leads to a request to a path that the family does not have.
 
-The paths are sent raw. What the scripted upstream has logged tells what arrived there.
+The paths are sent raw. The scripted upstream's log shows what arrived there.
 """
 
 import json
@@ -23,7 +23,7 @@ def gateway(launch, vendor):
     return launch(document([*models], channels))
 
 
-# Names of models that nobody has, as they may stand in a path.
+# Names of unknown models, as they may occur in a path.
 ODD_NAMES = [
     "../../v1/chat/completions", "%2E%2E/x", "..%2F..%2Fv1%2Fmessages", "..;/x", "..%5cx",
     f"../models/{MODEL}", f"//{MODEL}", f"{MODEL}/", f"{MODEL}/..", f"{MODEL}..", f"{MODEL};v=1",
@@ -35,7 +35,7 @@ ODD_NAMES = [
     "127.0.0.1:9", 'x"',
 ]  # fmt: skip
 
-# Other paths beside those of calls of a model; all in the shape of generate_content.
+# Other paths than those of a model's calls; all in the shape of generate_content.
 ODD_CALLS = [
     *(f"/v1beta/models/{MODEL}:{verb}" for verb in (
         "", "GenerateContent", "generateContent/", "generateContent.array", "countTokens/..",
@@ -53,7 +53,7 @@ ODD_CALLS = [
 
 
 def send(gateway, path, *, key_in_query):
-    """A call to a path as it stands here; its answer."""
+    """Call this exact path; return the answer."""
     headers = {} if key_in_query else dialects.credentials(dialects.GENERATE)
     if key_in_query:
         path += ("&" if "?" in path else "?") + f"key={dialects.SECRET}"
@@ -64,7 +64,7 @@ def send(gateway, path, *, key_in_query):
 
 
 def fault_of(answer):
-    """Return what is wrong with a refusal: not in the family's shape, or a failure of ours."""
+    """Return the problem of a refusal: not in the family's shape, or an internal error."""
     try:
         assert answer.whole and 400 <= answer.status < 500, (answer.head, answer.body)
         _, _, message = dialects.error_of(dialects.GENERATE, answer.body, answer.call_id)
@@ -78,7 +78,7 @@ ODD_PATHS = [*(f"/v1beta/models/{name}:generateContent" for name in ODD_NAMES), 
 
 
 def test_odd_paths_are_refused(gateway, vendor):
-    """Those of other families: tests/handlers/entries."""
+    """For the other families see tests/handlers/entries."""
     vendor.reset()
     wrong = []
     for number, path in enumerate(ODD_PATHS):

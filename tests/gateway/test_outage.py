@@ -1,5 +1,5 @@
-"""The store away, busy, full or against us while calls run: they are served, and booked when it is
-back."""
+"""A store that is away, busy, full or failing while calls run: they are served, and booked when it
+is back."""
 
 import contextlib
 import socket
@@ -31,26 +31,26 @@ from tests.support.proxy import Breakable
 from tests.support.upstream import ScriptedUpstream
 
 SHORT_S = 2
-# (length of each outage, time between two: what a lease covers was partly used up by the last one)
+# (length of each outage, time between two: the last one used up part of the leases)
 OUTAGES = [(SHORT_S, 0.5), pytest.param(60, 20, marks=pytest.mark.long)]
 WARM_UP_CALLS = 100
 AFTERWARDS_S = 1
 DISTURBED_S = 3
 CATCH_UP_WITHIN_S = 100  # ten times what is promised
-START_PATIENCE_S = 60  # a server that takes connections and says nothing holds up the start
+START_PATIENCE_S = 60  # a server that accepts connections and never answers delays the start
 SERVED_WITHIN_S = 20
 IN_A_ROW = 20
 UNKNOWN_SECRET = "sk-test-of-nobody-at-all-0123456789"
 UNKNOWN_WITHIN_S = 1.0  # promised; a busy machine may take longer
 MACHINE_S = 1.0
-BUSY_S = 8  # longer than a writer waits for the lock of SQLite
+BUSY_S = 8  # longer than a writer waits for SQLite's lock
 FULL_S = 3
 SLOW_SESSION_S = 1.3
 BLOCK = b"x" * 65536
 IDLE_SECRET = "sk-test-never-used-before-0123456789"
 DISABLED_SECRET = "sk-test-of-the-disabled-key-0123456789"
 POOR_SECRET = "sk-test-of-the-poor-0123456789"
-POOR_CALLS_MAX = 200  # the money is used up long before
+POOR_CALLS_MAX = 200  # more than the money is enough for
 MORE = {
     "user": [{"name": "poor", "balance": "0.05"}],
     "key": [
@@ -69,7 +69,7 @@ STEADY = Manner(callers=8, prompts=GOOD_PROMPTS, rest_s=0.05, patience_s=30)
 
 
 class Node:
-    """A gateway of two workers on a store that may be broken, and its vendor's log."""
+    """A gateway with two workers on a store that can be broken, and its vendor's log."""
 
     def __init__(self, url, vendor, folder, database=None):
         self.database, self.url = database, url
@@ -90,7 +90,7 @@ def vendor(tmp_path):
 
 @pytest.fixture
 def node(breakable_mariadb, vendor, tmp_path):
-    # A user without the right to write into a read-only server.
+    # A user without the right to write to a read-only server.
     url = breakable_mariadb.fresh_url(user="gateway")
     node = Node(url, vendor, tmp_path, breakable_mariadb)
     with contextlib.closing(node.gateway):
@@ -99,7 +99,7 @@ def node(breakable_mariadb, vendor, tmp_path):
 
 @contextlib.contextmanager
 def broken(database, how):
-    """MariaDB is away, or does not write; it is back at the end."""
+    """Take MariaDB away, or make it read-only; restore it at the end."""
     if how == "killed":
         database.kill()
     elif how == "frozen":
@@ -113,7 +113,7 @@ def broken(database, how):
 
 
 def spend_until_refused(gateway, tag):
-    """Calls of a user with little money until one is refused: that answer."""
+    """Make calls of a user with little money until one is refused; return that answer."""
     for number in range(POOR_CALLS_MAX):
         with Connection(gateway.port) as connection:
             send(connection, CHAT, f"call-{tag}-{number}", secret=POOR_SECRET)
@@ -130,7 +130,7 @@ def test_calls_are_served_while_mariadb_is_away_and_booked_when_it_is_back(
     gateway = node.gateway
     gateway.start()
     load = Load(gateway.port, "outage", STEADY)
-    for _ in range(4):  # so that the key is known, and something of the wallet is lent
+    for _ in range(4):  # so that the key is known, and a part of the wallet is leased
         gateway.call("POST", path_of(CHAT, MODEL), ask(CHAT, MODEL), credentials(CHAT, POOR_SECRET))
     load.wait_for(WARM_UP_CALLS)
     for how in ("killed", "frozen", "read-only"):
@@ -139,8 +139,8 @@ def test_calls_are_served_while_mariadb_is_away_and_booked_when_it_is_back(
             time.sleep(0.3)
             if how != "read-only":
                 check_refused_in_all_dialects(gateway.port, "E38", UNKNOWN_SECRET)
-            if how == "killed" or seconds > SHORT_S:  # a frozen server makes each call wait
-                # Nobody knows whether the rest of the money has been spent elsewhere.
+            if how == "killed" or seconds > SHORT_S:  # with a frozen server each call has to wait
+                # The gateway cannot know whether the rest of the money has been spent elsewhere.
                 check_refusal(spend_until_refused(gateway, how.replace("-", "")), CHAT, "E38")
             time.sleep(max(0.0, away_at + seconds - time.monotonic()))
             during = [seen for seen in list(load.seen) if seen.began_s >= away_at]
@@ -179,10 +179,10 @@ def listens(port):
 
 
 def test_keys_are_in_memory_before_they_are_used(node):
-    """Those of customers who call for the first time since the start while MariaDB is frozen."""
+    """Even customers whose first call since the start comes while MariaDB is frozen are served."""
     gateway = node.gateway
     gateway.start()
-    for _ in range(8):  # so that each worker has some of the wallet
+    for _ in range(8):  # so that each worker has a lease of the wallet
         gateway.call("POST", path_of(CHAT, MODEL), ask(CHAT, MODEL), credentials(CHAT))
     assert wait_until(lambda: gateway.log().count("keys read into memory") == 2, 20)
     with broken(node.database, "frozen"):
@@ -225,7 +225,8 @@ def test_a_gateway_killed_in_an_outage_starts_without_its_database_and_loses_not
 
 
 def all_served_s(gateway):
-    """Seconds until every worker serves: a worker asks a store that was away once a second."""
+    """Return the seconds until every worker serves: a worker retries an unavailable store once a
+    second."""
     began, in_a_row = time.monotonic(), 0
     while in_a_row < IN_A_ROW:
         status, _, _ = gateway.call("POST", path_of(CHAT, MODEL), ask(CHAT, MODEL), credentials())
@@ -237,14 +238,15 @@ def all_served_s(gateway):
 
 
 def readiness(gateway):
-    """The status of /readyz; None when nobody answers."""
+    """Return the status of /readyz; None if nobody answers."""
     with contextlib.suppress(OSError):
         return gateway.call("GET", "/readyz", port=gateway.ops_port)[0]
     return None
 
 
 def lock_the_other_way_round(node, rounds):
-    """Takes the rows that the writers take, last one first: somebody must be the victim."""
+    """Lock the rows that the writers lock, in the opposite order, so that somebody becomes the
+    deadlock's victim."""
     port, name = node.database.port, node.url.rpartition("/")[2]
     with contextlib.closing(
         pymysql.connect(host=HOST, port=port, user="root", database=name)
@@ -259,7 +261,7 @@ def lock_the_other_way_round(node, rounds):
 
 
 def cut_connections(node, rounds):
-    """Ends connections of the gateway that are doing something: also in the middle of COMMIT."""
+    """Cut busy connections of the gateway, some of them in the middle of a COMMIT."""
     query = "SELECT id FROM information_schema.processlist WHERE user = %s AND command <> %s"
     with contextlib.closing(
         pymysql.connect(host=HOST, port=node.database.port, user="root")
@@ -296,7 +298,7 @@ def test_books_stay_exact_while_somebody_disturbs_every_transaction(node):
 
 
 def failures(database):
-    """How many deadlocks and cut connections there have been."""
+    """Return the number of deadlocks and cut connections so far."""
     query = "SHOW GLOBAL STATUS WHERE Variable_name IN ('Innodb_deadlocks', 'Aborted_clients')"
     return {name: int(count) for name, count in database.run(query)}
 
@@ -306,7 +308,7 @@ def failures(database):
 
 @contextlib.contextmanager
 def sqlite_under_load(disk, vendor, folder):
-    """The file of the store while calls run; afterwards all of them are booked."""
+    """Yield the store's file while calls run; check afterwards that all of them are booked."""
     file = disk / "sluice.db"
     node = Node(f"sqlite:///{file}", vendor, folder)
     with contextlib.closing(node.gateway):
@@ -346,7 +348,7 @@ def test_calls_are_served_while_the_disk_of_sqlite_is_full(small_disk, vendor, t
 
 
 def fill(folder):
-    """Fills the file system of a folder to the last page; the file that does it."""
+    """Fill a folder's file system to the last page; return the file that does it."""
     path = folder / "filler"
     with contextlib.suppress(OSError), open(path, "wb", buffering=0) as filler:
         while True:

@@ -1,4 +1,4 @@
-"""`quickstart` as a person meets it: type it, paste what it prints, press Ctrl-C."""
+"""`quickstart` as a user runs it: type it, paste what it prints, press Ctrl-C."""
 
 import contextlib
 import http.client
@@ -21,9 +21,9 @@ from tests.support.programs import program
 
 READY_S = 20
 END_S = 10
-# Between the first and the last piece of an answer; one that is held back has none.
+# Minimum time between the first and the last chunk of an answer; zero if it was held back.
 STREAMED_S = 0.1
-# how the last line of a whole stream looks, by the title of the family
+# pattern of a whole stream's last line, by the title of the family
 LAST_LINES = {
     "Chat completions": r"data: \[DONE\]",
     "Responses": r'data: \{"type":"response\.completed",.*\}',
@@ -39,7 +39,8 @@ def curl():
 
 
 class Terminal:
-    """A terminal in which quickstart runs: a process group of its own, its output in a file."""
+    """A terminal in which quickstart runs: a process group of its own, with its output in a
+    file."""
 
     def __init__(self, folder: Path, *args: str) -> None:
         self.ops_port = free_port()
@@ -51,7 +52,7 @@ class Terminal:
             self.process = leash.Popen(
                 [
                     *(sys.executable, str(ROOT / "app.py"), "quickstart"),
-                    # the ports that are not asked for may be taken on the tests' machine
+                    # default ports that the test does not use may be taken on this machine
                     *("--set", f"ops.port={self.ops_port}", "--set", "hub.enabled=false"),
                     *("--dir", str(folder / "run"), *args),
                 ],
@@ -80,7 +81,7 @@ class Terminal:
 
     @property
     def demo_port(self) -> int:
-        """Where the demo vendor listens, by the command line it was started with."""
+        """Return the demo vendor's port, from its command line."""
         lines = [command(pid) for pid in self.members()]
         (line,) = [line for line in lines if "demo" in line]
         return int(line[line.index("--port") + 1])
@@ -89,12 +90,12 @@ class Terminal:
         assert wait_until(lambda: answers(self.ops_port, "/readyz"), READY_S), self.text
 
     def curls(self) -> dict[str, str]:
-        """The commands that were printed, as they stand there, by their titles."""
+        """Return the printed commands unchanged, by their titles."""
         blocks = re.findall(r"^([A-Z][\w -]+):\n(curl .*?)\n\n", self.text, re.M | re.S)
         return dict(blocks)
 
     def members(self) -> list[int]:
-        """Living processes of the terminal's session."""
+        """Return the living processes of the terminal's session."""
         found = []
         for entry in os.listdir("/proc"):
             if entry.isdigit():
@@ -137,7 +138,7 @@ def is_open(port: int) -> bool:
 
 
 def paste(line: str, folder: Path, environment=None) -> list[tuple[float, str]]:
-    """Runs a line in a shell as it was pasted; (seconds, line) of what it printed."""
+    """Run a pasted line in a shell; return (seconds, line) of its output."""
     shell = subprocess.Popen(
         ["sh", "-c", line],
         stdout=subprocess.PIPE,
@@ -155,7 +156,7 @@ def paste(line: str, folder: Path, environment=None) -> list[tuple[float, str]]:
 
 @pytest.fixture
 def open_terminal(tmp_path):
-    """open_terminal(*args) -> Terminal with quickstart running in it."""
+    """Return open_terminal(*args), which returns a Terminal with quickstart running in it."""
     opened = []
 
     def open_one(*args: str) -> Terminal:
@@ -174,7 +175,7 @@ def check_stream(printed, last_line: str) -> None:
 
 
 def test_every_printed_line_and_those_of_the_readme_answer(open_terminal, tmp_path, curl):
-    """They answer when they are pasted; a second one in the same folder is refused."""
+    """Pasted, all of them answer; a second quickstart in the same folder is refused."""
     port = free_port()
     terminal = open_terminal("--port", str(port))
     terminal.wait_until_ready()
@@ -204,7 +205,7 @@ def test_ctrl_c_ends_all_and_a_second_start_finds_everything(open_terminal, tmp_
     first.wait_until_ready()
     demo_port, key = first.demo_port, first.key
     assert is_open(demo_port)
-    # An answer that runs comes to its end.
+    # A running answer is completed.
     slow = first.curls()["Chat completions"].replace("Say hello.", "[[demo ms=60 chunks=20]]")
     shell = subprocess.Popen(["sh", "-c", slow], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     with shell:

@@ -1,6 +1,6 @@
-"""Streams that outgrow what was held for them: more is held, and without money they end.
+"""Streams that outgrow their hold: the hold is raised, and without money the stream ends.
 
-How much is held, and when: tests/handlers/relay/test_holding.py.
+tests/handlers/relay/test_holding.py checks how much is held, and when.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -17,17 +17,17 @@ from tests.support.journal import marks
 from tests.support.wallets import cost_of, joined, secret_of
 
 MODEL = "endless"
-PRICE = {"input": "0", "output": "10"}  # of a hundred thousand tokens: 1
+PRICE = {"input": "0", "output": "10"}  # for a million tokens: 1 for 100,000
 TOKEN = Decimal("0.00001")
 DEFAULT_HOLD = 8192 * TOKEN
 RICH = "100"
 POOR = "0.02"  # 2000 tokens
-PACE = 5000  # tokens a second: pieces of 400 bytes, 50 of them in a second
+PACE = 5000  # tokens a second: 50 deltas of 400 bytes
 LONG = "[[demo ms=20 bytes=1600 chunks=150]]"  # three seconds, 60,000 tokens
 ENDLESS = "[[demo ms=20 bytes=400 chunks=10000]]"
-LATE_S = 4  # from a sweep that sees too much to the end of the stream
+LATE_S = 4  # from a sweep that notices the excess to the end of the stream
 OVERDRAWN = -LATE_S * PACE * TOKEN
-# How the user of a call runs out of money, in a family each, and what is said of it.
+# Ways to run out of money: the family of the call, its refusal, and the user.
 WAYS = {
     "wallet": (dialects.CHAT, "E18", person("wallet", POOR, "wallet_only")),
     "plan": (
@@ -36,7 +36,7 @@ WAYS = {
         person("plan", RICH, "plan_only", {"small": {"quota": POOR}}),
     ),
 }
-PLAN = "0.1"  # more than what is held in the beginning
+PLAN = "0.1"  # more than the initial hold
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +56,7 @@ def gateway(launch, vendor):
 
 def begin(gateway, family, who, prompt):
     connection = Connection(gateway.port, patience_s=60)
-    # Messages cannot do without a bound: there one that is beyond all money.
+    # The messages family requires a bound: one that exceeds all money.
     bound = 10**9 if family == dialects.MESSAGES else None
     body = bounded(dialects.ask(family, MODEL, prompt, stream=True), family, bound)
     headers = dialects.credentials(family, secret_of(who))
@@ -74,7 +74,8 @@ def read_stream(gateway, family, who, prompt):
 
 @pytest.fixture(scope="module")
 def streams(gateway, wallets):
-    """The answers of all streams, made at once, and the most that was held for the rich one."""
+    """Yield the answers of all streams, run at the same time, and the largest hold of the rich
+    user."""
     with ThreadPoolExecutor(len(WAYS) + 1) as pool:
         running = {
             what: pool.submit(read_stream, gateway, family, what, ENDLESS)
@@ -114,7 +115,7 @@ def test_without_money_a_stream_ends_and_what_was_delivered_is_paid(
 
 
 def is_split(gateway):
-    """Return whether a mark in the journal has two payers and costs more than the plan has."""
+    """Return True if a mark in the journal has two payers and costs more than the plan has."""
     return any(
         len(mark.holds) == 2 and mark.output_tokens * TOKEN > Decimal(PLAN)
         for mark in marks(gateway)
@@ -122,7 +123,8 @@ def is_split(gateway):
 
 
 def test_what_was_raised_is_known_after_a_kill(gateway, streams):
-    """The second payer came in when the first had no more: the adopted call is split as it was."""
+    """The second payer was added when the first was used up; the adopted call is split in the same
+    way."""
     with begin(gateway, dialects.CHAT, "split", ENDLESS) as connection:
         connection.read_head()
         assert wait_until(lambda: is_split(gateway), 20), "no mark is beyond the plan"

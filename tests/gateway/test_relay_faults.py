@@ -1,8 +1,10 @@
-"""Faults of an upstream in each phase: what the client sees, what is recorded, who is asked next.
+"""Faults of an upstream in each phase: what the client sees, what is recorded, which channel is
+asked next.
 
-What each family says of a condition is in test_errors.py, how every status, body and broken stream
-is understood in tests/adapters/upstream_errors and tests/handlers/relay. A case has a model and
-channels of its own. All are played at once before the first is judged: many wait for a time-out.
+test_errors.py checks what each family says of a condition; tests/adapters/upstream_errors and
+tests/handlers/relay check the reading of every status, body and broken stream. A case has a model
+and channels of its own. All run at once before the first is checked, because many wait for a
+time-out.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -33,16 +35,17 @@ CALLS_AT_ONCE = 24
 
 @dataclass(frozen=True)
 class Case:
-    """One fault in one call: the vendor's script (or where the channel leads), and what comes."""
+    """One fault in one call: the vendor's script (or where the channel leads), and the expected
+    result."""
 
     name: str
-    condition: str | None  # None: it does no harm
+    condition: str | None  # None: the fault does no harm
     script: str
     family: str
     stream: bool = False
     fail_over: bool = False
     place: str = "vendor"
-    retry_after: str | None = None  # where it is not that of the table
+    retry_after: str | None = None  # if different from the table's
     outcome: str = "upstream_error"
     broken: bool = False  # the stream fails after its acceptance
     second: bool = True  # there is another channel
@@ -55,7 +58,8 @@ class Case:
 
 
 def cases(*rows, **shared):
-    """Cases of (name, condition, script, fields); with fail-over also without another channel."""
+    """Return cases of (name, condition, script, fields); those with fail-over also without a
+    second channel."""
     made = []
     for number, (name, condition, script, *more) in enumerate(rows):
         fields = {
@@ -107,7 +111,7 @@ CASES = [
               ("no type", "no_type"), ("other form", "other_form"),
               ("other form, no type", "other_form.no_type"), ("empty data", "empty_data"))),
     ),
-    *cases(  # behind the first text
+    *cases(  # after the first text
         ("cut, CRLF", "E26", "crlf.cut=6", TRUNCATED),
         ("cut, gzip", "E26", "gzip.cut=6", TRUNCATED),
         ("silent", "E28", "stall=6", TIMES_OUT),
@@ -117,7 +121,7 @@ CASES = [
         ("no last event", "E26", "no_done", {"family": dialects.MESSAGES, **TRUNCATED}),
         stream=True, broken=True,
     ),
-    *cases(  # what happens behind the marker is nobody's concern any more
+    *cases(  # faults after the marker have no effect
         ("no marker", None, "no_done"),
         ("reset behind the marker", None, "reset=999", {"family": dialects.RESPONSES}),
         ("silent behind the marker", None, "stall=999", {"family": dialects.MESSAGES}),
@@ -128,7 +132,8 @@ CASES = [
 
 @pytest.fixture(scope="module")
 def played(launch, vendor, places, nonsense):
-    """played(case) -> (gateway, what the client saw); all cases run beside each other."""
+    """Yield played(case), which returns (gateway, what the client saw); all cases run at the same
+    time."""
     tls = vendor.url.replace("http:", "https:")
     more = {"tls": tls, "nowhere": "http://nowhere.invalid", "nonsense": nonsense.url}
     channels = [one for case in CASES for one in channels_of(case, places | more)]
@@ -177,7 +182,7 @@ def test_a_fault_is_told_recorded_and_charged_rightly(case, played):
 def check_record(case, record, attempts, **fields):
     names = [f"{case.model}-first", f"{case.model}-second"][:attempts]
     assert [attempt["channel"] for attempt in record["attempts"]] == names
-    # As records have it: the path without query, the model's name replaced.
+    # In the record's form: the path without query, the model's name replaced.
     endpoint = dialects.path_of(case.family, "{model}", case.stream).partition("?")[0]
     fields |= {"channel": names[-1], "model": case.model, "endpoint": endpoint,
                "family": case.family, "stream": case.stream}  # fmt: skip
@@ -187,7 +192,7 @@ def check_record(case, record, attempts, **fields):
 
 
 def check_answered(case, answer, record):
-    """The client got a whole answer, from the second channel when the first one failed."""
+    """Check that the client got a whole answer, from the second channel if the first one failed."""
     failed_over = case.condition is not None
     assert answer.status == 200, answer.body
     dialects.check_ids(answer)
@@ -204,7 +209,7 @@ def check_answered(case, answer, record):
 
 
 def check_failed(case, answer, record):
-    """Nothing was delivered: the family's error with its status, and no charge."""
+    """Check that nothing was delivered: the family's error with its status, and no charge."""
     waits = {"retry_after": case.retry_after} if case.retry_after else {}
     message = dialects.check_refusal(answer, case.family, case.condition, **waits)
     for secret in (UPSTREAM_KEY, "127.0.0.1", "nowhere.invalid", "http"):
@@ -216,11 +221,12 @@ def check_failed(case, answer, record):
 
 
 def check_broken(case, answer, record):
-    """The stream began and broke: what came stays, then one error event, and no further channel."""
+    """Check a stream that broke: what had come stays, one error event follows, and no other
+    channel is asked."""
     dialects.check_stream_failure(answer, case.family, case.condition)
     first, *others = events(answer.body)
     assert not dialects.is_error(first) and len(others) > 1
-    assert [data_of(event) for event in (first, *others[:-1])]  # each is readable
+    assert [data_of(event) for event in (first, *others[:-1])]  # each can be decoded
     truncated = case.outcome == "upstream_truncated"
     code = case.outcome if truncated else dialects.REFUSALS[case.condition].code
     check_record(case, record, 1, status=200, outcome=case.outcome, error_code=code)
@@ -233,7 +239,8 @@ def check_broken(case, answer, record):
 
 
 def bound_of(case):
-    """Dollars that a call may be held for: half its bytes in, the client's bound out."""
+    """Return a call's largest hold in dollars: half its bytes as input, the client's bound as
+    output."""
     size = len(repr(body_of(case)))
     return (
         size * Decimal(PRICE["input"]) / 2 + dialects.MAX_TOKENS * Decimal(PRICE["output"])
@@ -249,7 +256,7 @@ PATIENT_SETTINGS = {
     "routing.retry_timeouts": "true",
 }
 CHAINS = {
-    # model: (what its channels do in turn, how many are asked, condition; None: one answers)
+    # model: (scripts of its channels in order, how many are asked, condition; None: one answers)
     "the most useful is told": (["status=429", "status=500", "status=401", ""], 3, "E26"),
     "a time-out is retried when asked for": (["stall_before_head", ""], 2, None),
     "none is begun when the time is up": (["stall_before_head"] * 3, 2, "E28"),
@@ -258,7 +265,8 @@ CHAINS = {
 
 @pytest.fixture(scope="module")
 def chained(launch, vendor):
-    """(gateway, the answer of each chain that is to come); each has a model of its own."""
+    """Yield (gateway, function that returns the answer of a chain); each chain has a model of its
+    own."""
     names = {label: label.replace(" ", "-").replace(",", "") for label in CHAINS}
     channels = [
         channel(f"{name}-{place}", dialects.CHAT, vendor.url,

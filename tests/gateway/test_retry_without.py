@@ -1,4 +1,4 @@
-"""A vendor refuses a part of the request that can be left out: it is asked once more without it."""
+"""A vendor refuses a part of the request that may be omitted; it is asked once more without it."""
 
 import json
 

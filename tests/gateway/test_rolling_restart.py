@@ -1,4 +1,4 @@
-"""Both nodes behind the sample nginx are replaced, one after the other, under load: nobody notices.
+"""Both nodes behind the sample nginx are restarted in turn, under load: no client notices.
 
 As docs/operations.md says: SIGTERM, wait until it has ended, start it, wait until it is ready.
 """
@@ -26,7 +26,7 @@ RECORDED_WITHIN_S = 60
 
 @pytest.fixture(params=["sqlite", pytest.param("mariadb", marks=pytest.mark.long)])
 def site(request, tmp_path):
-    """(nodes, port of nginx, secret): two nodes, one store."""
+    """Yield (nodes, port of nginx, secret): two nodes, one store."""
     settings = {
         "server.trusted_proxies": '["127.0.0.1/32"]',
         "log.level": "info",

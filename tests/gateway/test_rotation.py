@@ -1,4 +1,5 @@
-"""Secrets are replaced while a gateway runs: no call fails at any step, also when it is killed."""
+"""Rotation of secrets while a gateway runs: no call fails at any step, even if the rotation is
+killed."""
 
 import contextlib
 import json
@@ -22,7 +23,7 @@ from tests.support.dialects import CHAT, PATHS, SECRET, ask, credentials
 from tests.support.documents import channel, document
 from tests.support.gateway import ROOT
 
-CHANNELS = 160  # so many that a rotation can be killed in its middle
+CHANNELS = 160  # enough that a rotation can be killed halfway
 
 
 def content(url, count=8):
@@ -46,7 +47,7 @@ def start(launch_own, made):
 
 
 class Calls:
-    """Calls one after the other with the key from before, until `close`."""
+    """Calls one after the other with the old key, until `close`."""
 
     def __init__(self, gateway):
         self.gateway, self.statuses, self._going = gateway, [], True
@@ -76,7 +77,7 @@ def status(gateway, kind):
 
 
 def begun(gateway, process):
-    """Whether the first key of a channel is sealed anew."""
+    """Return True once the first key of a channel has been sealed anew."""
     assert process.poll() is None, process.stderr.read()
     newest, *older = secrets.read(gateway.folder / "secrets.toml").cipher_keys
     if not older:
@@ -121,7 +122,7 @@ def test_a_killed_rotation_of_the_cipher_key_goes_on(launch_own, vendor):
 
 @pytest.fixture
 def read_only_secrets(small_disk, remount):
-    """(path on a disk that is about to be read-only, function that puts a file there)."""
+    """Return (path on a disk that becomes read-only, function that installs a file there)."""
     mounted = small_disk / "secrets.toml"
 
     def bring(file):
@@ -133,7 +134,8 @@ def read_only_secrets(small_disk, remount):
 
 
 def test_secrets_on_a_read_only_mount(launch_own, vendor, read_only_secrets, monkeypatch, tmp_path):
-    """The recipe of docs/operations.md: a copy is changed, and brought to its source thrice."""
+    """The recipe of docs/operations.md: a copy is changed, and installed at its source three
+    times."""
     mounted, bring = read_only_secrets
     monkeypatch.setenv(SECRETS_VARIABLE, str(mounted))
     gateway = start(launch_own, content(vendor.url))
@@ -162,13 +164,13 @@ def test_secrets_on_a_read_only_mount(launch_own, vendor, read_only_secrets, mon
 
 
 def refused(gateway, *args):
-    """What a command of `secrets` says that must fail."""
+    """Run a command of `secrets` that must fail; return its message."""
     done = commands.run(["secrets", *args, "--config", str(gateway.config)])
     assert done.returncode == 1, done.stderr
     return done.stderr
 
 
 def marks(gateway):
-    """Of the secrets that the workers have which take calls."""
+    """Return the marks of the secrets in those workers that take calls."""
     _, _, body = gateway.call("GET", "/status", port=gateway.ops_port)
     return {one.get("secrets") for one in json.loads(body)["workers"] if not one["leaving"]}

@@ -1,4 +1,5 @@
-"""No key and no body in anything that a gateway writes, however talkative its log is."""
+"""No key and no body appear in anything that a gateway writes, even at the most verbose log
+level."""
 
 import contextlib
 import itertools
@@ -25,7 +26,7 @@ from tests.support.echo import answer_of
 from tests.support.gateway import Gateway
 from tests.support.upstream import RawUpstream, ScriptedUpstream
 
-# What must not be found: each is in one place only, where it belongs.
+# Texts that must not be found; each belongs in one place only.
 CLIENT_KEY = "sk-test-the-clients-own-secret-1357"
 OTHER_KEY = "sk-test-a-disabled-secret-2468"
 WRONG_KEY = "sk-test-a-key-of-nobody-9753"
@@ -38,11 +39,11 @@ COOKIE = "biscuit-of-a-browser"
 SECRETS = (CLIENT_KEY, OTHER_KEY, WRONG_KEY, *UPSTREAM_KEYS, PASSWORD, PROMPT, ANSWER, TOOL, COOKIE)
 CALLS_AT_ONCE = 32
 MODEL = "demo-small"
-# Of a prompt that a vendor repeats in its error: records may say so, the log may not.
+# A part of the prompt that a vendor repeats in its error: records may have it, the log may not.
 ECHOED = "ostrich-in-the-prompt"
 LEAKY = "leaky"
 LEAKY_HOST = "vendor.of-the-channel.example"
-# The only files that may hold any: an operator's own secrets.
+# The only files that may contain any: an operator's own secrets.
 ALLOWED_FILES = {"secrets.toml", "quickstart.key"}
 SETTINGS = {
     "log.level": "debug",
@@ -59,10 +60,10 @@ SCRIPTS = (
     "gzip_bomb", "big_headers=200", "flood=2", "usage=absurd",
 )  # fmt: skip
 
-# Each script has a model and channels of its own: what fails too often opens its circuit.
+# Each script has a model and channels of its own, because frequent faults open a circuit.
 MODELS = (MODEL, *(f"{MODEL}-{number}" for number in range(len(SCRIPTS))))
 
-# What a family calls the conversation, and a place in it that the gateway reads as a number.
+# The family's field for the conversation, and a field that the gateway reads as a number.
 CONVERSATION = {CHAT: "messages", RESPONSES: "input", MESSAGES: "messages", GENERATE: "contents"}
 BOUND = {
     CHAT: {"max_tokens": PROMPT},
@@ -73,7 +74,7 @@ BOUND = {
 
 
 def leak_of(family):
-    """What a talkative vendor answers: its error says the key, the address and the prompt."""
+    """Return a leaking vendor's answer: its error contains the key, the address and the prompt."""
     said = f"{UPSTREAM_KEYS[0]} at http://{LEAKY_HOST}/v1 may not ask: {ECHOED}"
     error = {"error": {"message": said, "type": "server_error", "code": UPSTREAM_KEYS[1]}}
     return answer_of(500 if family == CHAT else 401, error)
@@ -105,7 +106,7 @@ def content(vendor, closed_port, leaky):
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory):
-    """A gateway after all kinds of calls and failures, stopped; the ids of the calls."""
+    """Yield a gateway after all kinds of calls and failures, stopped, and the ids of the calls."""
     folder = tmp_path_factory.mktemp("talkative") / "node"
     with contextlib.ExitStack() as stack:
         vendor = stack.enter_context(ScriptedUpstream())
@@ -121,7 +122,7 @@ def node(tmp_path_factory):
             calls = everything(gateway)
             operate(gateway)
             assert gateway.stop() == 0
-            gateway.start()  # the journal's and the database's other files are there, too
+            gateway.start()  # the files of the journal and the database exist too
             with long_stream(gateway, RESPONSES):
                 gateway.kill()
             gateway.start()
@@ -156,7 +157,7 @@ def headers_of(family):
 
 
 def post(gateway, family, body, headers=None, model=MODEL, query=""):
-    """One call; plain, unless its body asks for a stream."""
+    """Make one call; plain unless its body asks for a stream."""
     path = path_of(family, model) + query
     return exchange(gateway.port, "POST", path, headers or headers_of(family), body)
 
@@ -170,7 +171,7 @@ def scripted(gateway, family, words, stream):
 
 
 def everything(gateway):
-    """All kinds of calls; how many were answered."""
+    """Make all kinds of calls; return how many were answered."""
     answered = shown = 0
     turns = itertools.cycle(ALL)
     calls = [(next(turns), words, flag) for flag in (True, False) for words in SCRIPTS]
@@ -192,7 +193,7 @@ def everything(gateway):
 
 
 def refused(gateway, family):
-    """Calls that the gateway refuses, each for another reason."""
+    """Make calls that the gateway refuses, each for another reason."""
     headers = headers_of(family)
     for bad in bad_bodies(family):
         post(gateway, family, bad)
@@ -204,14 +205,14 @@ def refused(gateway, family):
     assert ECHOED.encode() not in post(gateway, family, leaking, model=LEAKY).body
     dead = body_of(family, "") | ({} if family == GENERATE else {"model": "dead"})
     post(gateway, family, dead, model="dead")
-    # of a wrong path the key's owner is told the path, never its query
+    # the key's owner may see a wrong path, never its query
     wrong = f"/v1/no-such-endpoint?key={CLIENT_KEY}&said={PROMPT}"
     exchange(gateway.port, "POST", wrong, headers, b"{}")
     exchange(gateway.port, "GET", f"/v1/models?key={CLIENT_KEY}", headers)
 
 
 def in_the_query(gateway):
-    """Keys where one family has them, good, wrong and of no use."""
+    """Send keys in the query, where one family has them: good, wrong and useless ones."""
     body = body_of(GENERATE, "")
     for key, status in ((CLIENT_KEY, 200), (WRONG_KEY, 401)):
         path = path_of(GENERATE, MODEL, stream=True) + f"&key={key}"
@@ -237,7 +238,7 @@ def bad_bodies(family):
 
 
 def leave(gateway, family):
-    """Clients that go away: within the body, before the head, within a stream."""
+    """Disconnect within the body, before the response head, and within a stream."""
     headers = headers_of(family)
     body = json.dumps(body_of(family, "")).encode()
     path = path_of(family, MODEL)
@@ -268,7 +269,7 @@ def broken_heads(gateway):
 
 
 def operate(gateway):
-    """Commands that touch keys and channels, right and wrong ones."""
+    """Run commands that use keys and channels, right and wrong ones."""
     for family in ALL:
         gateway.run("channel", "test", f"{family}-0")
     for line in ("export", "key list", "channel list", "usage export --format csv"):
@@ -291,7 +292,7 @@ def test_the_calls_were_made_and_logged(node):
 
 
 def test_no_secret_is_in_the_log(node):
-    """Nor what a vendor leaks."""
+    """The log does not have what a vendor leaks either."""
     gateway, _ = node
     lines = gateway.log().splitlines()
     assert sum("channel fails: channel=chat_completions-leaky" in line for line in lines) == 1
@@ -321,5 +322,5 @@ def test_no_secret_is_in_a_file(node):
         if path.name not in ALLOWED_FILES and secret.encode() in path.read_bytes()
     ]
     assert holders == []
-    # Nobody else may read those of the operator.
+    # Nobody else may read the operator's secrets.
     assert (gateway.folder / "secrets.toml").stat().st_mode & 0o777 == 0o600

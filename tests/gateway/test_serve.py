@@ -1,5 +1,5 @@
-"""`serve` from its start to its end: as a service manager sees it, with its upkeep, and where the
-store cannot be had: it says so at once, waits, and ends when it is told."""
+"""`serve` from start to end, as a service manager sees it, with its upkeep. Without a store it
+says so at once, waits, and ends on a signal."""
 
 import contextlib
 import json
@@ -16,7 +16,7 @@ from tests.support.client import wait_until
 from tests.support.gateway import Gateway
 from tests.support.ports import HOST, free_port
 
-AT_ONCE_S = 8  # what two workers need to start on a busy machine
+AT_ONCE_S = 8  # enough for two workers to start on a busy machine
 AGAIN_S = 15
 ENDS_S = 6
 PATIENCE_S = 20
@@ -55,7 +55,8 @@ def test_ready_beating_upkeep_and_stopping(node, tmp_path):
         until("WATCHDOG=1")
         check_upkeep(node)
         manager.setblocking(False)
-        with contextlib.suppress(BlockingIOError):  # behind so many beats no word would come
+        # A full queue of watchdog messages would block the next message.
+        with contextlib.suppress(BlockingIOError):
             while manager.recv(4096):
                 pass
         manager.settimeout(PATIENCE_S)
@@ -89,7 +90,7 @@ def check_upkeep(gateway):
 
 
 def reason(gateway):
-    """Why /readyz says 503; empty while nobody answers or the workers only start."""
+    """Return why /readyz says 503; empty while nobody answers or the workers are still starting."""
     try:
         status, _, body = gateway.call("GET", "/readyz", port=gateway.ops_port)
     except OSError:
@@ -106,7 +107,7 @@ def away_lines(gateway):
 
 
 def check_start(gateway, *words):
-    """All that must be true of a start without a store whose message holds these words."""
+    """Check everything about a start without a store whose message contains these words."""
     assert wait_until(lambda: reason(gateway), AT_ONCE_S)
     assert wait_until(lambda: away_lines(gateway), AT_ONCE_S)
     for word in words:

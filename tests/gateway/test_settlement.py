@@ -1,8 +1,8 @@
-"""Every way a call can end: one record, the right charge, and nothing held after.
+"""Every way in which a call can end: one record, the right charge, and nothing held afterwards.
 
 The families take turns; more ways before the first byte are in test_relay_faults.py. Each case has
-a model, channels and a wallet of its own, so that a wallet shows what that one call took. All cases
-are played at once before the first is judged.
+a model, channels and a wallet of its own, so that a wallet shows what that one call took. All
+cases run at once before the first is checked.
 """
 
 import contextlib
@@ -50,14 +50,14 @@ SETTINGS = {
 CALLS_AT_ONCE = 32
 PLAIN, STREAM = "plain", "stream"
 BOTH_MODES = (PLAIN, STREAM)
-FLOOD_TOKENS_MAX = 8192  # of what a client did not ask for
-CHUNKS = 100  # of the answers that a client leaves
+FLOOD_TOKENS_MAX = 8192  # of output that a client did not ask for
+CHUNKS = 100  # of the answers whose client disconnects
 GONE = "client_gone"
 
 
 @dataclass(frozen=True)
 class Way:
-    """A way out: what the vendor is told to do or the client does, and what must come of it."""
+    """One way to end: what the vendor's script or the client does, and the expected result."""
 
     name: str
     outcome: str
@@ -66,8 +66,8 @@ class Way:
     condition: str | None = None
     client: str = "reads"
     paid: bool = False
-    floods: bool = False  # the vendor says far more than it was allowed to
-    left: bool = False  # the vendor has the request, the client nothing of an answer
+    floods: bool = False  # the vendor sends far more than the bound
+    left: bool = False  # the vendor has the request, and the client has nothing of the answer
 
 
 BROKEN = {"modes": (STREAM,), "paid": True}
@@ -97,7 +97,7 @@ WAYS = [
 
 @dataclass(frozen=True)
 class Case:
-    """One call: a way out, of a family, streamed or not. `name` is its owner, too."""
+    """One call: a way to end, in a family, streamed or not. `name` is also its owner."""
 
     way: Way
     family: str
@@ -118,7 +118,7 @@ class Case:
 
 
 def cases_of(ways, prefix=""):
-    """The cases of ways in their modes, the families in turn."""
+    """Return the cases of these ways in their modes, the families in turn."""
     turns = itertools.cycle(ALL)
     return [Case(way, next(turns), mode, prefix) for way in ways for mode in way.modes]
 
@@ -155,7 +155,7 @@ class Played:
 
 
 def judged(gateway, answers):
-    """Yields the calls when each has its record."""
+    """Yield the calls once each has its record."""
     records = wait_until(lambda: all_of(gateway, len(answers)), 15, step_s=0.3)
     assert records, f"{len(gateway.usage())} records instead of {len(answers)}"
     by_owner = {record["user"]: record for record in records}
@@ -171,7 +171,7 @@ def all_of(gateway, number, **filters):
 
 
 def content(cases, vendor):
-    """Models, channels, wallets and keys of the cases."""
+    """Return models, channels, wallets and keys of the cases."""
     made = {
         "model": [{"name": case.name, "price": PRICE} for case in cases],
         "group": [{"name": "all"}],
@@ -188,7 +188,8 @@ def body_of(case):
 
 
 def play(port, case):
-    """Makes the call as its client does, closes the connection; what it has seen of an answer."""
+    """Make the call as its client does and close the connection; return what it saw of the
+    answer."""
     path, body = path_of(case.family, case.name, case.stream), body_of(case)
     headers = credentials(case.family, secret_of(case.name))
     with Connection(port) as connection:
@@ -220,7 +221,8 @@ def reads_a_tenth(connection, case):
 
 
 def reads_it_all(connection, case):
-    """Nothing behind the end of the answer is awaited; a stream of generate_content has none."""
+    """Read up to the last event without waiting for more; a stream of generate_content has no such
+    event."""
     if not case.stream or case.family == GENERATE:
         return connection.read()
     answer = connection.read_head()
@@ -240,7 +242,7 @@ CLIENTS = {
 
 
 def whole_events(body):
-    """The stream as far as its events have come to their ends."""
+    """Return the stream up to the end of its last whole event."""
     end = max(body.rfind(b"\n\n") + 2, body.rfind(b"\r\n\r\n") + 4)
     return body[:end] if end > 3 else b""
 
@@ -250,7 +252,7 @@ def whole_events(body):
 
 @pytest.fixture(scope="module")
 def played(launch, vendor, slow):
-    """All cases, played beside each other."""
+    """Yield all cases, run at the same time."""
     late = {
         "model": [{"name": name, "price": PRICE} for name in LATE],
         "channel": [channel("slow", CHAT, slow.url, dict.fromkeys(LATE, "m"))],
@@ -285,7 +287,7 @@ def test_a_way_out_is_recorded_and_charged_once(case, request):
 
 
 def check_answer(case, answer):
-    """The client has seen the ending that is recorded."""
+    """Check that the client saw the ending that is recorded."""
     way = case.way
     if way.outcome == "ok" and way.client == "reads" and case.stream:
         check_whole_stream(answer)
@@ -308,7 +310,8 @@ def check_error(case, record):
 
 
 def check_left(case, record):
-    """The vendor bills what it has read, and so does the gateway: as estimated."""
+    """Check the estimated charge: the vendor bills the input that it read, and so does the
+    gateway."""
     body_bytes = len(body_of(case))
     assert 0 < check_charged(record) < bound_of(case)
     assert body_bytes // 5 < record["input_tokens"] <= body_bytes // 2
@@ -316,9 +319,9 @@ def check_left(case, record):
 
 
 def check_paid(case, answer, record):
-    """Delivered content is charged: as the vendor counts it, else as it was seen to pass."""
+    """Check the charge for delivered content: by the vendor's counts, or by what passed through."""
     cost = check_charged(record)
-    if case.way.floods:  # far beyond what the call had asked for, and held in the beginning
+    if case.way.floods:  # far beyond the call's bound and its initial hold
         assert cost > bound_of(case) and MAX_TOKENS < record["output_tokens"] <= FLOOD_TOKENS_MAX
     else:
         assert 0 < cost < bound_of(case) and record["output_tokens"] < MAX_TOKENS
@@ -328,10 +331,10 @@ def check_paid(case, answer, record):
         assert record["usage_source"] == "reported"
     else:
         assert record["input_tokens"] > 0 and record["output_tokens"] > 0
-        # Only two families say anything of usage before the end of a stream.
+        # Only two families report usage before the end of a stream.
         early = case.family in (MESSAGES, GENERATE) and record["outcome"] != "gateway_lost"
         assert record["usage_source"] in (("estimated", "reported") if early else ("estimated",))
-    if case.way.client == "reads a tenth":  # what was made until then; four characters a token
+    if case.way.client == "reads a tenth":  # what was produced until then; four characters a token
         got = len(text_of(case.family, whole_events(answer.body)))
         whole = sum(len(f"{number} ") for number in range(CHUNKS))
         assert got / 8 < record["output_tokens"] < whole / 4
@@ -347,19 +350,20 @@ def bound_of(case):
 
 # ---- clients that leave with the last word -------------------------------------------------------
 
-LATE = {"quick": True, "quicker": False}  # owner and model of a call: whether its vendor reports
+# Owner and model of a call: whether its vendor still reports usage.
+LATE = {"quick": True, "quicker": False}
 
 
 @pytest.fixture(scope="module")
 def slow():
-    """A vendor whose bytes the test sends itself."""
+    """Yield a vendor whose bytes the test sends itself."""
     with RawUpstream() as upstream:
         yield upstream
 
 
 @pytest.mark.parametrize(("who", "reports"), LATE.items())
 def test_who_leaves_with_the_last_word_pays_for_what_was_not_seen(played, slow, who, reports):
-    """Chat completions report usage, and reasoning, in an event behind the end of the text."""
+    """In chat completions usage, with reasoning, comes in an event after the end of the text."""
     text, finish, usage, done = chat_stream([thought(CHAT, 9, 50, 5000)])
     with Connection(played.gateway.port) as connection:
         headers, body = credentials(CHAT, secret_of(who)), ask(CHAT, who, stream=True)
@@ -379,7 +383,7 @@ def test_who_leaves_with_the_last_word_pays_for_what_was_not_seen(played, slow, 
     assert record["outcome"] == GONE and record["output_tokens"] == 50
     source = ("reported", 5000) if reports else ("estimated", 0)
     assert (record["usage_source"], record["reasoning_tokens"]) == source
-    assert record["duration_ms"] < 5000  # it is not waited for long
+    assert record["duration_ms"] < 5000  # the report is not waited for long
     played.wallets.check(who, CREDIT, [record])
     peer.close()
 
@@ -391,7 +395,8 @@ DRAIN_S = 1
 
 @pytest.fixture(scope="module")
 def ended(launch, vendor):
-    """A gateway that was drained while calls ran, started again, killed, and started again."""
+    """Yield a gateway that was drained while calls ran, started again, killed, and started
+    again."""
     settings = {**SETTINGS, "upstream.first_byte_timeout_s": 60, "upstream.idle_timeout_s": 60,
                 "server.drain_timeout_s": DRAIN_S}  # fmt: skip
     gateway = launch(content([*DRAINED, *KILLED], vendor), settings, follow=False, shared=False)
@@ -414,7 +419,7 @@ def ended(launch, vendor):
 
 @contextlib.contextmanager
 def running(port, cases):
-    """The connections of calls that do not end, and answers; streams have begun to come."""
+    """Yield the connections and answers of calls that do not end; all streams have started."""
     with contextlib.ExitStack() as stack:
         connections, answers = {}, {}
         for case in cases:

@@ -1,4 +1,4 @@
-"""Processes that share a wallet: not one call more than there is money for, and not one less."""
+"""Processes that share a wallet: they admit exactly as many calls as there is money for."""
 
 import collections
 import contextlib
@@ -31,7 +31,7 @@ def content(vendor):
 
 
 class Lowest:
-    """The lowest balance that is ever in the store, watched by a thread of its own."""
+    """The lowest balance ever seen in the store, watched by a thread."""
 
     def __init__(self, url):
         self.balance = None
@@ -73,7 +73,8 @@ def two_nodes(mariadb, vendor, tmp_path):
 
 
 def spend_all(gateways, shares, vendor, log_path):
-    """200 calls at once on a wallet for 100; `shares`: how many of ten calls each gateway gets."""
+    """Make 200 calls at once on a wallet for 100; `shares`: how many of ten calls each gateway
+    gets."""
     first = gateways[0]
     first.apply(content(vendor))
     for gateway in gateways:
@@ -94,7 +95,8 @@ def spend_all(gateways, shares, vendor, log_path):
 
 
 def call_at_once(ports):
-    """One call a port, all of them sent before any is answered: [(family, answer)], seconds."""
+    """Make one call on each port, all sent before any is answered; return [(family, answer)],
+    seconds."""
     with contextlib.ExitStack() as stack:
         calls = [
             (ALL[n % len(ALL)], stack.enter_context(Connection(port, patience_s=PATIENCE_S)))

@@ -1,8 +1,8 @@
-"""Stored responses belong to their user from the first byte that carries their id, and everything
-that names one goes back to the channel and upstream key that made it.
+"""Stored responses belong to their user from the first byte with their id, and everything that
+names one goes to the channel and upstream key that made it.
 
-Two users and two accounts between them, so that the vendor would give either user everything; two
-workers. While the store takes nothing, is away, or a process is killed.
+Two users share two accounts, so that the vendor itself would give either user everything. Two
+workers; also while the store is locked or away, and after a kill.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ NOBODYS = "resp_of_nobody_here_0000000000000"
 
 
 def accounts(vendor, keys=KEYS):
-    """Two accounts on equal terms."""
+    """Return two equal accounts."""
     models = {"a": {MODEL: "demo-small"}, "b": {MODEL: "demo-small", ELSEWHERE: "demo-large"}}
     return [channel(name, RESPONSES, vendor.url, models[name], keys=keys[name]) for name in KEYS]
 
@@ -46,7 +46,7 @@ def gateway(launch, vendor):
 
 
 def asked(vendor):
-    """The upstream keys of the calls since the last time; not of those that are cut in a test."""
+    """Return the upstream keys of the calls since the last time, without those that a test cuts."""
     calls = [one for one in vendor.log() if "[[demo ms" not in one["body"]]
     keys = [one["headers"]["authorization"].removeprefix("Bearer ") for one in calls]
     vendor.reset()
@@ -54,7 +54,7 @@ def asked(vendor):
 
 
 def create(gateway, vendor, text="Keep this.", stream=False, user="owner", **more):
-    """(id of a response that was stored, upstream key that made it)."""
+    """Create a stored response; return (its id, the upstream key that made it)."""
     vendor.reset()
     answer = call(gateway, "POST", PATH, ask(RESPONSES, MODEL, text, stream=stream, **more), user)
     assert answer.status == 200, answer.body
@@ -69,7 +69,7 @@ def store_of(gateway):
 
 
 def rows(gateway, name):
-    """How many rows of a response are in the store."""
+    """Return how many rows the store has for a response."""
     query = "SELECT COUNT(*) FROM stored_responses WHERE mark = ?"
     with store_of(gateway) as store:
         return store.execute(query, (bytes.fromhex(mark_of(name)),)).fetchone()[0]
@@ -77,7 +77,7 @@ def rows(gateway, name):
 
 @contextlib.contextmanager
 def stalled(gateway):
-    """No writer gets anything into the store, which can be read."""
+    """Keep all writers out of the store, which can still be read."""
     with store_of(gateway) as lock:
         lock.execute("BEGIN IMMEDIATE")
         yield
@@ -85,7 +85,8 @@ def stalled(gateway):
 
 
 def check_all(gateway, vendor, name, key):
-    """Everything that names it goes to the key that made it, each on a connection of its own."""
+    """Check that everything that names it goes to the key that made it, each on a new
+    connection."""
     asked(vendor)
     for rest in ("", "/input_items", "", "/input_items"):
         answer = call(gateway, "GET", f"{PATH}/{name}{rest}")
@@ -108,10 +109,10 @@ def test_before_the_store_knows_of_it(gateway, vendor):
         with begun(gateway) as streamed:
             check_hidden(gateway, vendor, streamed)
             check_reaches(gateway, vendor, streamed)
-        # Its client has left, so that it was cut.
+        # Its client has disconnected, so it was cut.
         check_hidden(gateway, vendor, streamed)
         assert rows(gateway, name) == rows(gateway, streamed) == 0
-        # What nobody was given: a writer waits, and nobody knows with what.
+        # An unknown id: it could be among the records that the writer has not stored yet.
         vendor.reset()
         for _ in range(2):
             answer = call(gateway, "GET", f"{PATH}/{NOBODYS}", user="other")
@@ -144,7 +145,7 @@ def test_what_names_a_response_goes_where_it_was_made(gateway, vendor):
 
 
 def test_both_workers_and_another_node_know_at_once(gateway, vendor):
-    """Whoever made it and whoever did not are asked right after the answer."""
+    """The worker that made it and those that did not are asked right after the answer."""
     node = gateway.sibling("second")
     node.start()
     try:
@@ -159,7 +160,7 @@ def test_both_workers_and_another_node_know_at_once(gateway, vendor):
             check_reaches(node, vendor, streamed)
         check_refusal(call(node, "GET", f"{PATH}/resp_{node.port}"), RESPONSES, "E35")
     finally:
-        node.stop()  # closing would end the tail, which is shared
+        node.stop()  # close() would end the tail, which is shared
 
 
 def test_what_was_not_to_be_stored_is_not_known(gateway, vendor):
@@ -169,7 +170,7 @@ def test_what_was_not_to_be_stored_is_not_known(gateway, vendor):
 
 
 def statuses(gateway, name):
-    """What asking for it gives, most likely in each of the workers."""
+    """Return the statuses of requests for it, which most likely reach both workers."""
     return {call(gateway, "GET", f"{PATH}/{name}").status for _ in range(20)}
 
 
@@ -194,7 +195,7 @@ def test_a_channel_that_is_switched_off_and_a_key_that_is_replaced(gateway, vend
 
 
 def test_a_kill_before_the_writer_loses_nothing(gateway, vendor):
-    """The store is locked, so that no record can get there, and then all processes are killed."""
+    """All processes are killed while the store is locked, so that no record could get there."""
     with stalled(gateway):
         made = [create(gateway, vendor, f"Before the end {n}.", n % 2 == 0) for n in range(6)]
         with begun(gateway) as streamed:
@@ -210,7 +211,7 @@ def test_a_kill_before_the_writer_loses_nothing(gateway, vendor):
 @pytest.mark.long
 @pytest.mark.parametrize("how", ["killed", "frozen"])
 def test_while_mariadb_is_away(breakable_mariadb, tmp_path, how):
-    """Their users go on, and nobody else sees them."""
+    """Its user can continue it, and nobody else can see it."""
     settings = {
         "server.workers": 2,
         "store.url": breakable_mariadb.fresh_url(user="gateway"),

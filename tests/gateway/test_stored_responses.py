@@ -1,6 +1,6 @@
-"""What an upstream has stored of responses: passed to the one channel that can know it.
+"""Requests for an upstream's stored responses: they go to the one channel that can know them.
 
-Where several can, who made it is known: test_stored_owners.
+If several can, the gateway remembers which one made it: test_stored_owners.
 """
 
 import json
@@ -25,7 +25,7 @@ from tests.support.upstream import RawUpstream
 PATH = "/v1/responses"
 COUNT, COMPACT = PATH + "/input_tokens", PATH + "/compact"
 MODEL, MAPPED = "stored-model", "stored-mapped"
-# key of each group: how many native responses channels the group has
+# The key of each group; the group's name says how many native responses channels it has.
 SECRETS = {
     "one": "sk-test-of-one-channel-0123456789",
     "two": "sk-test-of-two-channels-123456789",
@@ -36,7 +36,7 @@ GROUP = "one"
 UNKNOWN = "resp_0000000000000000000000000000"
 STORED_AT = "/v1/responses/{id}"
 STORED_ENDPOINTS = [
-    # method, what follows the id, endpoint of the record
+    # method, the path after the id, endpoint of the record
     ("GET", "", STORED_AT),
     ("DELETE", "", STORED_AT),
     ("POST", "/cancel", "/v1/responses/{id}/cancel"),
@@ -69,7 +69,8 @@ def gateway(launch, vendor, raw):
         for name, secret in SECRETS.items()
     ]
     settings = {"upstream.first_byte_timeout_s": 5, "upstream.idle_timeout_s": 5}
-    # Ids made without the gateway; test_stored_owners has what is refused otherwise.
+    # For ids not made through the gateway; test_stored_owners tests the default, which refuses
+    # them.
     return launch(content, {**settings, "routing.unknown_responses": "pass"})
 
 
@@ -101,7 +102,8 @@ def test_head_of_a_stored_response_is_its_head(gateway, vendor):
 
 @pytest.mark.parametrize(("method", "rest", "endpoint"), STORED_ENDPOINTS)
 def test_stored_things_pass_with_the_query_byte_for_byte(gateway, vendor, method, rest, endpoint):
-    name = stored_by(vendor, background=rest == "/cancel")  # only such a one can be cancelled
+    # Only a background response can be cancelled.
+    name = stored_by(vendor, background=rest == "/cancel")
     fields = "limit=1&order=asc" if rest == "/input_items" else "include=message.x&beta=true"
     vendor.reset()
     path = f"{PATH}/{name}{rest}?{fields}&x=%2F..%2F"
@@ -121,7 +123,7 @@ def test_stored_things_pass_with_the_query_byte_for_byte(gateway, vendor, method
 
 
 def stored_by(vendor, background=False):
-    """The id of a response that was made without the gateway."""
+    """Return the id of a response that was not made through the gateway."""
     body = ask(RESPONSES, "demo-small", "Keep this.", store=True, background=background)
     answer = exchange(vendor.port, "POST", PATH, credentials(RESPONSES, UPSTREAM_KEY), body)
     return answer.json["id"]
@@ -166,7 +168,8 @@ def test_wrong_methods(gateway, vendor, method, path, allowed):
 
 
 def asked(gateway, raw, method, path, reply):
-    """The gateway's answer when the raw upstream gives this reply; the request that reached it."""
+    """Return the gateway's answer to this reply of the raw upstream, and the request that reached
+    it."""
     with Connection(gateway.port) as connection:
         connection.request(method, path, credentials(RESPONSES, SECRETS["raw"]))
         peer = raw.accept()
@@ -239,7 +242,7 @@ def test_ids_are_sent_on_to_the_one_channel(gateway, vendor, path, param, more):
     assert answer.status in (200, 400, 404)
     record = gateway.record(answer.call_id)
     assert [attempt["channel"] for attempt in record["attempts"]] == ["native"]
-    # Where two channels may have made them, they are not known.
+    # If two channels could have made them, they count as unknown.
     answer = call(gateway, "POST", path, {"model": MODEL, "input": "x", **more}, group="two")
     check_refusal(answer, RESPONSES, "E35")
     assert answer.json["error"]["param"] == param

@@ -1,7 +1,7 @@
-"""What passes through: every byte, every event at once, and nobody waits for somebody else.
+"""Streams: every byte passes, every event at once, and no call waits for another.
 
-That any sample passes in any cut, and what stands between its events, is held by the tests of
-adapters and of the pump; here it goes through sockets.
+The tests of adapters and of the pump check that any sample passes in any split, and what comes
+between its events; these tests go through sockets.
 """
 
 import contextlib
@@ -26,13 +26,13 @@ SAMPLE_MODEL = "demo-large"  # the name in the sample files
 PUBLIC = "a-public-name/of-it"
 RAW_MODEL = "raw-model"
 LEAVES_WITHIN_S = 2  # four times what is promised
-# What a call with the usual bound of its output can be held for, and so the most it can cost.
+# The largest hold of a call with the usual bound, and so the highest cost.
 MOST_DOLLARS = Decimal("0.13")  # 8192 tokens of a flood
 
 
 @pytest.fixture(scope="module")
 def raw():
-    """The upstream whose bytes the test sends itself."""
+    """Yield the upstream whose bytes the test sends itself."""
     with RawUpstream() as upstream:
         yield upstream
 
@@ -48,18 +48,18 @@ def content(vendor, raw):
 
 @pytest.fixture(scope="module")
 def gateway(launch, vendor, raw):
-    """Nothing of its own in any stream."""
+    """Return a gateway that adds nothing to streams."""
     return launch(content(vendor, raw), QUIET)
 
 
 @pytest.fixture(scope="module")
 def beating(launch, vendor, raw):
-    """A heartbeat each second, a commit after two."""
+    """Return a gateway with a heartbeat each second and a commit after two."""
     return launch(content(vendor, raw), BEATING)
 
 
 def post(gateway, family, body, model=SAMPLE_MODEL, *, stream=False, array=False):
-    """A call on a connection of its own."""
+    """Make a call on a connection of its own."""
     path = dialects.path_of(family, model, stream, array)
     return client.exchange(gateway.port, "POST", path, dialects.credentials(family), body)
 
@@ -72,7 +72,7 @@ def streamed(family, prompt, model=SAMPLE_MODEL, **more):
 
 
 def begin(connection, family, prompt, stream=True, model=SAMPLE_MODEL, **headers):
-    """Sends a call on a connection; its answer is left to read."""
+    """Send a call on a connection; its answer is not read yet."""
     body = streamed(family, prompt, model) if stream else dialects.ask(family, model, prompt)
     sent = {**dialects.credentials(family), **headers}
     connection.request("POST", dialects.path_of(family, model, stream), sent, body)
@@ -88,7 +88,7 @@ def began(port, family, prompt, stream=True):
 
 
 def sample(family, name="text", ending="sse", model=SAMPLE_MODEL):
-    """The bytes of a sample file, with the name of the model that was asked for."""
+    """Return the bytes of a sample file, with the name of the requested model."""
     data = (SAMPLES / family / f"{name}.{ending}").read_bytes()
     return data.replace(json.dumps(SAMPLE_MODEL).encode(), json.dumps(model).encode())
 
@@ -111,7 +111,7 @@ def test_only_the_models_name_differs_in_an_answer_and_a_stream(gateway, family)
 
 
 class Streaming:
-    """A stream of the raw upstream: both ends in the hands of the test."""
+    """A stream of the raw upstream; the test controls both ends."""
 
     def __init__(self, gateway, raw, family):
         self.family = family
@@ -128,14 +128,14 @@ class Streaming:
         self.peer.close()
 
     def received(self, size):
-        """The next bytes of the body, at least so many of them."""
+        """Return the next bytes of the body, at least this many."""
         data = b""
         while len(data) < size:
             data += self.connection.read_chunk()
         return data
 
     def end(self):
-        """End the upstream's body: only generate_content has no event that does."""
+        """End the upstream's body; only generate_content has no event that ends the stream."""
         if self.family == dialects.GENERATE:
             self.peer.chunk(b"")
 
@@ -145,14 +145,14 @@ def test_each_event_arrives_before_the_next_one_is_sent(gateway, raw, family):
     with Streaming(gateway, raw, family) as stream:
         stream.peer.send(STREAM_HEAD)
         for number, event in enumerate(stream.events):
-            # In two pieces: an event is sent when it is complete, and is complete with its end.
+            # In two chunks: an event is sent only when it is complete, with its terminator.
             stream.peer.chunk(event[:-1])
             stream.peer.chunk(event[-1:])
             if number == 0:
                 answer = stream.connection.read_head()
                 assert answer.status == 200
             assert stream.received(len(event)) == event
-        # The marker ends the call; the end of the upstream's body is not waited for.
+        # The marker ends the call, without waiting for the end of the upstream's body.
         stream.end()
         assert stream.connection.read_chunk() == b""
     record = gateway.record(answer.call_id)
@@ -160,10 +160,11 @@ def test_each_event_arrives_before_the_next_one_is_sent(gateway, raw, family):
 
 
 def without_heartbeats(family, body):
-    """(the vendor's bytes, number of heartbeats): a heartbeat stands only between events."""
+    """Return (the vendor's bytes, number of heartbeats); heartbeats may come only between
+    events."""
     own, beats, started = [], 0, False
     for event in client.events(body):
-        if family == dialects.GENERATE:  # empty lines, which begin the next event
+        if family == dialects.GENERATE:  # blank lines before the next event
             own.append(event.lstrip(b"\r\n"))
             beats += (len(event) - len(own[-1])) // 2
             continue
@@ -181,7 +182,7 @@ def test_committed_streams_begin_with_heartbeats_and_have_them_in_gaps(beating, 
         streams = [stack.enter_context(Streaming(beating, raw, family)) for family in dialects.ALL]
         answers, rest = [], []
         for stream in streams:
-            answer = stream.connection.read_head()  # nothing came from the upstream so far
+            answer = stream.connection.read_head()  # nothing has come from the upstream yet
             assert answer.status == 200
             assert answer.headers["content-type"].startswith("text/event-stream")
             answer.pieces += [stream.received(1), stream.received(1)]
@@ -197,7 +198,7 @@ def test_committed_streams_begin_with_heartbeats_and_have_them_in_gaps(beating, 
         before = [
             without_heartbeats(s.family, a.body)[1] for s, a in zip(streams, answers, strict=True)
         ]
-        time.sleep(2.5)  # in the middle of an event, whose first half waits
+        time.sleep(2.5)  # in the middle of an event, whose first half is waiting
         for stream, answer, end, early in zip(streams, answers, rest, before, strict=True):
             stream.peer.chunk(end)
             stream.end()
@@ -219,7 +220,7 @@ def private_kib(pid):
 
 
 def settled_kib(pid):
-    """Private memory when it does not fall any more."""
+    """Return the private memory once it no longer falls."""
     last = private_kib(pid)
     for _ in range(20):
         time.sleep(0.1)
@@ -235,7 +236,7 @@ def test_a_slow_reader_of_a_flood_costs_little_and_disturbs_nobody(gateway, vend
     flood = "[[demo flood=256 ms=0]]"
     with client.Connection(
         gateway.port
-    ) as warm:  # a fast reader first: what stays of that is no matter
+    ) as warm:  # a fast reader first, so that memory which it leaves allocated does not count
         begin(warm, dialects.CHAT, flood)
         warm.read_head()
         for _ in range(300):
@@ -257,7 +258,8 @@ def test_a_slow_reader_of_a_flood_costs_little_and_disturbs_nobody(gateway, vend
             worst_kib = max(worst_kib, private_kib(worker) - before_kib)
             time.sleep(0.07)
         (flooding,) = [e for e in vendor.log() if "flood" in e["body"]]
-        assert flooding["chunks_sent"] * 4096 < 32 << 20  # the vendor waits; kernels hold some
+        # The vendor is paused; the kernels' buffers hold some.
+        assert flooding["chunks_sent"] * 4096 < 32 << 20
     assert worst_kib <= 2048, f"{worst_kib} KiB for one slow reader"
     assert worst_s < 2
     assert client.wait_until(lambda: gone_at(vendor, "flood"), LEAVES_WITHIN_S)
@@ -272,7 +274,7 @@ def gone_at(vendor, marker):
 
 
 PHASES = [
-    # (name, family, script, streamed, how far the client waits)
+    # (name, family, script, streamed, how far the client reads)
     ("before the head", dialects.CHAT, "stall_before_head", False, "request"),
     ("after the head", dialects.RESPONSES, "stall_after_head", True, "request"),
     ("within an answer", dialects.GENERATE, "stall=50", False, "request"),
@@ -338,12 +340,12 @@ def test_a_thousand_streams_of_one_key(gateway, vendor):
 
 
 # ---- drain ---------------------------------------------------------------------------------------
-# What a drain ends is in test_errors.py and test_settlement.py.
+# test_errors.py and test_settlement.py check what a drain ends.
 
 
 @pytest.fixture(scope="module")
 def drained(launch, vendor, raw):
-    """A gateway that tests end; three seconds for running calls."""
+    """Return a gateway that tests drain; running calls get three seconds."""
     settings = {**QUIET, "server.drain_timeout_s": 3}
     return launch(content(vendor, raw), settings, follow=False)
 
@@ -373,7 +375,7 @@ def test_a_drain_lets_running_calls_end(drained, vendor):
         assert client.wait_until(lambda: refuses(drained.port))
         assert drained.call("GET", "/readyz", port=drained.ops_port)[0] == 503
         assert drained.call("GET", "/livez", port=drained.ops_port)[0] == 200
-        # A request on a kept connection is served, and told that it was the last one.
+        # A request on a kept connection is served, with the notice that it was the last one.
         begin(kept, dialects.CHAT, "one more", stream=False)
         answer = kept.read()
         assert (answer.status, answer.headers["connection"]) == (200, "close")

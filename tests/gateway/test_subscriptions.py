@@ -1,7 +1,7 @@
-"""Who pays for a call: plans, wallets, limits of keys and users, as records and commands show it.
+"""Payers of calls: plans, wallets, limits of keys and users, as records and commands show them.
 
-Each test has people of its own. There is one worker, so that what is left to whom is known to the
-last digit; several workers are the matter of test_shared_wallet.
+Each test has users of its own. There is one worker, so that the remaining amounts are exact;
+test_shared_wallet covers several workers.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ TINY = "0.000001"  # less than any call in words costs
 
 # ---- people --------------------------------------------------------------------------------------
 
-# order: what each call of one coin is paid with when both have two and a half, what is left then
+# order: payers of each call of one coin if plan and wallet both have 2.5, then what is left
 ORDERS = {
     "plan_first": ([[coins.of_plan("plan_first")]] * 2 + [[coins.of_plan("plan_first", "0.5"),
                    ("wallet", "0.5")], [coins.WALLET], [coins.WALLET], "E18"], "0", "2.5"),
@@ -48,7 +48,7 @@ MESSAGES_OF_E19 = {
 
 
 def people():
-    """Everybody of the tests below who is there from the beginning."""
+    """Return all users of the tests below that exist from the start."""
     made = [
         coins.person(f"of-{order}", "2.5", order, {order: {"quota": "2.5"}}) for order in ORDERS
     ]
@@ -68,7 +68,7 @@ def people():
 
 
 class Change:
-    """A person, what is changed of it, and who pays for the calls before and after that."""
+    """A user, a change of it, and who pays for the calls before and after the change."""
 
     def __init__(self, before, after, document, *, plan=None, **fields):
         self.before, self.after, self.document = before, after, document
@@ -97,7 +97,7 @@ CHANGES = {
     "limit-set": Change([[coins.WALLET]], [[coins.WALLET], "E19"], key_of("limit-set", limit="1")),
     "user-limit-set": Change([[coins.WALLET]], [[coins.WALLET], "E19"],
                              {"user": [{"name": "user-limit-set", "limit": "1"}]}),
-    # What was spent in windows of another kind does not count in the new ones.
+    # Spending in windows of another kind does not count in the new windows.
     "limit-by-day": Change([[coins.WALLET], "E19"], [[coins.WALLET], "E19"],
                            key_of("limit-by-day", limit_window="day"), limit="1"),
 }  # fmt: skip
@@ -109,7 +109,7 @@ def gateway(launch, vendor):
 
 
 def spent(gateway):
-    """What the subscriptions have spent, by user and plan."""
+    """Return what the subscriptions have spent, by user and plan."""
     listed = json.loads(gateway.run("subscription", "list", "--json"))
     return {f"{one['user']}/{one['plan']}": one["spent"] for one in listed}
 
@@ -120,7 +120,7 @@ def balance(gateway, name):
 
 
 def at_once(work, items):
-    """What the work gives for each item, when it is done for some of them beside each other."""
+    """Return the results of `work` by item; several items are worked on at the same time."""
     with ThreadPoolExecutor(CALLS_AT_ONCE) as pool:
         return dict(zip(items, pool.map(work, items), strict=True))
 
@@ -140,7 +140,7 @@ def test_the_orders_of_spending_are_kept(gateway):
 
 
 def test_the_last_coins_of_a_plan_are_split_exactly_and_a_refund_gives_back_the_wallets(gateway):
-    """The plan's part stays spent: it is no money that could be paid out."""
+    """The plan's part stays spent, because it is not money that could be paid out."""
     answer = coins.call(gateway, "split", dialects.MESSAGES, coins.WORDS, stream=True)
     assert answer.status == 200 and answer.whole
     record = gateway.record(answer.call_id)
@@ -159,7 +159,7 @@ def test_the_last_coins_of_a_plan_are_split_exactly_and_a_refund_gives_back_the_
 
 
 def test_a_subscription_begins_and_ends_on_time(gateway):
-    """No change tells the gateway of it, so the moment of the call decides."""
+    """Nothing notifies the gateway, so the time of the call decides."""
     now = datetime.datetime.now(datetime.UTC)
     starts, ends = (now + datetime.timedelta(seconds=s) for s in (2, 3.5))
     term = {"starts_at": starts.isoformat(), "expires_at": ends.isoformat()}
@@ -171,7 +171,7 @@ def test_a_subscription_begins_and_ends_on_time(gateway):
         record = gateway.record(coins.call(gateway, "short-term").call_id)
         began = datetime.datetime.fromisoformat(record["started_at"])
         in_force = starts.replace(microsecond=starts.microsecond // 1000 * 1000) <= began < ends
-        # Moments are kept to the millisecond.
+        # Times are stored in milliseconds.
         if min(abs(began - starts), abs(began - ends)) > datetime.timedelta(milliseconds=2):
             expected = coins.of_plan("short-term") if in_force else coins.WALLET
             assert coins.charges_of(record) == [expected], record
@@ -184,7 +184,7 @@ def test_a_subscription_begins_and_ends_on_time(gateway):
 
 @pytest.fixture(scope="module")
 def changed(gateway):
-    """Who paid for the calls of each person before and after it was changed."""
+    """Return the payers of each user's calls before and after the change."""
     before = at_once(
         lambda name: [coins.paid(gateway, name) for _ in CHANGES[name].before], CHANGES
     )
@@ -222,7 +222,7 @@ def test_what_is_removed_while_its_call_runs_still_pays(gateway):
 
 
 def next_days(record):
-    """The days on which the windows of a record's moment end."""
+    """Return the days on which the windows of the record's time end."""
     day = datetime.datetime.fromisoformat(record["started_at"]).date()
     one = datetime.timedelta(1)
     return {"day": day + one, "week": day + one * (7 - day.weekday())}
@@ -230,7 +230,7 @@ def next_days(record):
 
 @pytest.fixture(scope="module")
 def refused(gateway, vendor):
-    """The answers and records of calls for which nobody can pay; what the vendor was asked."""
+    """Return the answers and records of calls that nobody can pay, and the vendor's requests."""
     families = dict(zip(MESSAGES_OF_E19, itertools.cycle(dialects.ALL)))
 
     def ask_for(name):

@@ -1,5 +1,5 @@
-"""Upstream keys that are refused: confirmed by a call of our own, suspended for all workers and
-nodes, and taken back. What is refused to one caller is refused to nobody else."""
+"""Refused upstream keys: confirmed by the gateway's own request, suspended for all workers and
+nodes, and resumed. A refusal to just one caller suspends nothing."""
 
 import contextlib
 import itertools
@@ -17,7 +17,7 @@ from tests.support.echo import ANSWER, ERROR
 from tests.support.metrics import scrape
 from tests.support.switched import LIST, WRONG, Vendor
 
-CHANGES_AFTER_S = 2.5  # a running gateway has taken them in
+CHANGES_AFTER_S = 2.5  # by then a running gateway has applied them
 OTHER_SECRET = "sk-test-of-another-user-0123456789"
 MISCONFIGURED = CODES[Condition.CHANNEL_MISCONFIGURED]
 VERIFY = {"error": {"message": "Your organization must be verified to stream this model.",
@@ -25,7 +25,7 @@ VERIFY = {"error": {"message": "Your organization must be verified to stream thi
 USED_UP = {"error": {"message": "You exceeded your current quota", "code": "insufficient_quota"}}
 TO_ONE = {"one-401": (401, True), "one-403": (403, False)}
 LISTS = {"refused": (401, WRONG, {}), "public": (200, LIST, {}), "missing": (404, ERROR, {})}
-# place: what the vendor says to the bad key, and to it for the list of models
+# place: the vendor's answers to the bad key: to calls, and to a request for its list of models
 REFUSED = {
     "refused": (401, WRONG, "refused"),
     "public": (401, WRONG, "public"),
@@ -60,7 +60,8 @@ def gateway(launch, vendors):
 
 
 def call(gateway, place, prompt=None, secret=SECRET):
-    """A conversation of its own, if no prompt is given: equal ones keep to one key."""
+    """Make a call. Without a prompt it is a new conversation: equal conversations stay with one
+    key."""
     body = ask(CHAT, place, prompt or f"Say {next(serial)}.")
     return exchange(gateway.port, "POST", path_of(CHAT, place), credentials(CHAT, secret), body)
 
@@ -106,7 +107,7 @@ def test_what_is_refused_to_one_caller_is_refused_to_nobody_else(gateway, vendor
     for _ in range(2 * CONSECUTIVE_FAULTS):
         assert code(call(gateway, place, "special")) == MISCONFIGURED
         assert code(call(gateway, place, "usual", OTHER_SECRET)) is None
-    # The other user meets it, too, and is the second one to do so.
+    # The other user gets the refusal too, as the second one.
     assert code(call(gateway, place, "special", OTHER_SECRET)) == MISCONFIGURED
     assert code(call(gateway, place, "usual")) is None
     assert suspended(gateway, place) == []
@@ -115,7 +116,8 @@ def test_what_is_refused_to_one_caller_is_refused_to_nobody_else(gateway, vendor
 
 @pytest.mark.parametrize("place", REFUSED)
 def test_a_key_that_is_refused_as_such_is_suspended(gateway, vendors, place):
-    """By a call of our own: one user is enough, and calls go on with the other key."""
+    """The gateway's own request confirms it: one user is enough, and calls go on with the other
+    key."""
     (status, body, lists), vendor = REFUSED[place], vendors[place]
     vendor.behave, vendor.list = refuse_bad_key(status, body), lambda key: LISTS[lists]
     while not vendor.count("sk-bad"):
@@ -125,7 +127,7 @@ def test_a_key_that_is_refused_as_such_is_suspended(gateway, vendors, place):
     assert [one["error"] for one in attempts] == [MISCONFIGURED, None]
     assert wait_until(lambda: suspended(gateway, place))
     met = vendor.count("sk-bad")
-    assert met <= 2  # the call, and one word of ours
+    assert met <= 2  # the call, and the gateway's own request
     assert all(code(call(gateway, place)) is None for _ in range(20))
     assert vendor.count("sk-bad") == met
     [line], [key] = suspended(gateway, place), shown(gateway, place)
@@ -146,7 +148,7 @@ def served(gateway, times):
 
 
 def test_what_one_worker_meets_all_workers_and_nodes_keep_to(two_workers, vendors):
-    """Through a restart, until an operator takes the key back."""
+    """The suspension survives a restart; an operator ends it."""
     vendor, other = vendors[SHARED], two_workers.sibling("other")
     gauge = "sluice_upstream_keys_suspended"
     vendor.behave, vendor.list = refuse_bad_key(), lambda key: LISTS["refused"]

@@ -1,4 +1,4 @@
-"""A planned switchover of MariaDB under a gateway: nobody goes on with the old server."""
+"""A planned switchover of MariaDB under a gateway: no process goes on with the old server."""
 
 import json
 import subprocess
@@ -14,7 +14,7 @@ from tests.support.mariadb import MariaDb
 from tests.support.proxy import Switch
 from tests.support.upstream import ScriptedUpstream
 
-WITHIN_S = 60  # ten seconds until a node writes that it was seen, and a loaded machine
+WITHIN_S = 60  # ten seconds until a node reports again, and a loaded machine
 READ_ONLY_S = 3
 SECRETS = {name: f"sk-test-of-{name}-0123456789" for name in ("first", "second")}
 MORE = {
@@ -26,7 +26,8 @@ MORE = {
 
 
 class Servers:
-    """Two servers, of which the second becomes a copy of the first; the name of the store."""
+    """Two servers, of which the second becomes a copy of the first; `name` is the store's
+    address."""
 
     def __init__(self):
         self.old, self.new = MariaDb(), MariaDb()
@@ -38,7 +39,7 @@ class Servers:
         self.url = f"mysql://sluice@{HOST}:{self.name.port}/d"
 
     def copy(self):
-        """Brings the new server to where the read-only old one is."""
+        """Copy the read-only old server's data to the new one."""
         login = ["--no-defaults", f"--host={HOST}", "--user=root"]
         dump = ["mariadb-dump", *login, f"--port={self.old.port}", "--single-transaction", "d"]
         text = subprocess.run(dump, check=True, capture_output=True).stdout

@@ -1,4 +1,4 @@
-"""Traces of calls: passed on, recorded, and as spans at a collector over OTLP/HTTP."""
+"""Traces of calls: passed on, recorded, and exported as spans to a collector over OTLP/HTTP."""
 
 import gzip
 import http.server
@@ -24,7 +24,7 @@ INFO = {"log.level": "info"}
 
 
 class Collector:
-    """Takes OTLP over HTTP, as a collector does."""
+    """A collector that receives OTLP over HTTP."""
 
     def __init__(self):
         self.spans, self.resources = [], []
@@ -56,7 +56,7 @@ class Collector:
                 self.spans += scope.spans
 
     def of_call(self, call_id, count):
-        """The spans of one call, the server's first."""
+        """Return the spans of one call, the server's first."""
 
         def found():
             own = [one for one in self.spans if values(one.attributes).get(ID) == call_id]
@@ -95,13 +95,13 @@ def content(vendor):
 
 @pytest.fixture(scope="module")
 def traced(launch, vendor, collector):
-    """A gateway that exports."""
+    """Return a gateway that exports."""
     return launch(content(vendor), {**INFO, "telemetry.otlp_endpoint": collector.url})
 
 
 @pytest.fixture(scope="module")
 def plain(launch, vendor):
-    """A gateway that does not."""
+    """Return a gateway that does not."""
     return launch(content(vendor), INFO)
 
 
@@ -119,7 +119,7 @@ def log_line(gateway, call_id):
 
 
 def told(vendor):
-    """Trace headers that the upstream has got last."""
+    """Return the trace headers that the upstream received last."""
     headers = {name.lower(): value for name, value in vendor.log()[-1]["headers"].items()}
     return headers.get("traceparent"), headers.get("tracestate")
 

@@ -1,4 +1,4 @@
-"""docs/troubleshooting.md: what it describes happens, and its commands run as they stand there."""
+"""docs/troubleshooting.md: what it describes happens, and its commands run as printed there."""
 
 import contextlib
 import re
@@ -27,7 +27,7 @@ def openai(status, message, code):
 
 @pytest.fixture(scope="module")
 def scene(tmp_path_factory):
-    """The gateway of the page, and the ids of its calls by model."""
+    """Yield the gateway of the page, and the ids of its calls by model."""
     with contextlib.ExitStack() as stack:
 
         def channel(name, answer, models, **more):
@@ -77,7 +77,7 @@ def test_its_commands_run_as_pasted(scene, command):
     words = [ids["gpt-4.1-mini"] if re.fullmatch("01[0-9A-Z]{24}", word) else word
              for word in shlex.split(command)]  # fmt: skip
     said = gateway.run(*words, code=1 if words[:2] == ["channel", "test"] else 0)
-    # The lines that the page shows begin as those that are printed.
+    # The lines shown on the page match the start of those printed.
     shown = PAGE.partition(f"    ./sluice {command}\n\n")[2].splitlines()
     for line in shown:
         if not line.startswith("    ") and line:

@@ -1,7 +1,8 @@
-"""Upgrade and rollback as docs/operations.md has them, under load; code that is changed in place.
+"""Upgrade and rollback as docs/operations.md describes them, under load, with code that changes in
+place.
 
-The test stands in for root, for what is installed from an index, and for systemd: a restart is a
-SIGTERM, the end of the process, and a start by the line of the unit.
+The test replaces root, the installation from a package index, and systemd: a restart is a SIGTERM,
+the end of the process, and a start with the unit's command line.
 """
 
 import itertools
@@ -38,13 +39,13 @@ GOODBYE = "systemctl restart sluice"
 
 
 def recipe(words: str) -> list[str]:
-    """The lines of the block that follows these words."""
+    """Return the lines of the code block after these words."""
     block = PAGE.partition(words)[2].partition("\n\n    ")[2].partition("\n\n")[0]
     return [line.strip() for line in block.splitlines()]
 
 
 class Machine:
-    """One node that is installed by the book, its folders below `place`."""
+    """One node that is installed as documented, with its folders below `place`."""
 
     def __init__(self, place: Path, gateway) -> None:
         self.gateway, self.place = gateway, place
@@ -91,7 +92,7 @@ class Machine:
             file.write("# another version\n")
 
     def start(self, *extra: str) -> None:
-        """As the unit does."""
+        """Start it as the unit does."""
         unit = (ROOT / "conf/systemd/sluice.service").read_text()
         (line,) = re.findall("^ExecStart=(.*)$", unit, re.M)
         line = line.replace("/opt/sluice", str(self.code))
@@ -107,7 +108,7 @@ class Machine:
         self.start()
 
     def folder_of(self, pid: int) -> Path:
-        """The folder of the code that a process was started from, by its command line."""
+        """Return the folder of the code that a process runs, from its command line."""
         parts = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
         (app,) = [part for part in parts if part.endswith("app.py")]
         assert parts[0].startswith(app.removesuffix("app.py"))
@@ -117,7 +118,7 @@ class Machine:
         return json.loads(self.gateway.call("GET", "/status", port=self.gateway.ops_port)[2])
 
     def revision(self) -> str:
-        """That of the gateway that runs, which the store has, too."""
+        """Return the running gateway's revision, after checking that the store has the same."""
         running = self.status()["revision"]
         assert wait_until(lambda: self.versions_in_store() == [f"{VERSION} {running}"], PATIENCE_S)
         return running
@@ -126,7 +127,7 @@ class Machine:
         return [version for node in states(self.store) for version in node.versions]
 
     def pids(self) -> list[int]:
-        """The workers that are ready."""
+        """Return the ids of the ready workers."""
         return [one["pid"] for one in self.status()["workers"] if not one["why"]]
 
 
@@ -154,7 +155,7 @@ def test_upgrades_and_rollbacks_under_load(machine, rounds):
         (before,) = gateway.worker_pids()
         old = machine.folder_of(before)
         machine.follow(upgrade)
-        # a worker that dies now is replaced by one of the version that runs
+        # a worker that dies now is replaced by one of the running version
         os.kill(before, signal.SIGKILL)
         assert wait_until(lambda b=before: gateway.worker_pids() not in ([], [b]), PATIENCE_S)
         assert wait_until(gateway.ready, PATIENCE_S)
@@ -170,7 +171,7 @@ def test_upgrades_and_rollbacks_under_load(machine, rounds):
     load.wait_for(len(load.seen) + 5)
     load.stop()
     assert load.seen[-1].served
-    # While the port refuses connections there is no answer.
+    # While the port refuses connections, calls have no answer.
     answered = [seen for seen in load.seen if seen.answer is not None]
     cut = [seen for seen in answered if not seen.served]
     assert {seen.answer.status for seen in cut} <= {200}

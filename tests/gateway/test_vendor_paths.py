@@ -1,4 +1,5 @@
-"""Which channels are asked to count tokens. Where calls go: tests/adapters/test_vendors.py."""
+"""Channels that are asked to count tokens. For the paths of calls see
+tests/adapters/test_vendors.py."""
 
 import pytest
 
@@ -16,7 +17,7 @@ BOUNDS = ("max_tokens", "max_output_tokens")
 
 @pytest.fixture(scope="module")
 def gateway(launch, dead_port):
-    """A vendor that does not count, in a group that keeps to channels of the family it calls."""
+    """Return a gateway with a vendor that cannot count, in a group that does not translate."""
     assert not VENDORS["ollama"].counts
     never = f"http://127.0.0.1:{dead_port}"
     channels = [channel(f, f, never, {"never": "up"}, vendor="ollama") for f in COUNTS]

@@ -1,4 +1,5 @@
-"""Midnight: windows of plans and limits turn while calls run, and a new one is whole again."""
+"""Midnight: windows of plans and limits turn while calls run, and the full amount is available
+again."""
 
 import contextlib
 import datetime
@@ -20,7 +21,8 @@ DAY = datetime.timedelta(1)
 
 
 def monthend():
-    """The next midnight after which a day, a week and a month begin, two days from now or later."""
+    """Return the next midnight, at least two days from now, at which a day, a week and a month
+    start."""
     day = datetime.datetime.now(datetime.UTC).date() + 2 * DAY
     while day.day != 1 or day.strftime("%A") != "Monday":
         day += DAY
@@ -45,7 +47,8 @@ def midnight():
 
 @pytest.fixture(scope="module")
 def gateway(vendor, tmp_path_factory, midnight):
-    """A gateway whose clock shows a minute before midnight; its commands go by the same clock."""
+    """Yield a gateway whose clock shows a minute before midnight; its commands use the same
+    clock."""
     folder = tmp_path_factory.mktemp("clock")
     clock = FakeClock(folder)
     with pytest.MonkeyPatch.context() as patch:
@@ -66,7 +69,7 @@ NAMES = [f"{kind}-{window}" for kind in ("plan", "limit") for window in WINDOWS]
 
 @pytest.fixture(scope="module")
 def crossed(gateway, midnight):
-    """What happened around midnight, by person, in the order of the calls."""
+    """Return what happened around midnight, by user, in the order of the calls."""
     seen = {name: [] for name in NAMES}
     with contextlib.ExitStack() as stack:
         running = {name: stack.enter_context(streaming(gateway, name)) for name in NAMES}
@@ -85,7 +88,7 @@ def crossed(gateway, midnight):
 
 
 def for_all(act):
-    """At once: the streams must still run when the last one is done."""
+    """Run for all at once: the streams must still run when the last one is done."""
     with ThreadPoolExecutor(len(NAMES)) as pool:
         list(pool.map(act, NAMES))
 
@@ -111,14 +114,14 @@ def payer(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_a_call_counts_in_the_window_in_which_it_began(crossed, midnight, name):
     before, said_before, new, record, after, said_after = crossed[name]
-    # The stream and one more call use the old window up; the stream still runs when it turns.
+    # The stream and one more call use up the old window; the stream still runs when it turns.
     assert before == payer(name)
     assert said_before.endswith(f" is used up until {midnight.date()}.")
     began = datetime.datetime.fromisoformat(record["started_at"])
     assert record["outcome"] == "ok" and charges_of(record) == payer(name)
     ended = began + datetime.timedelta(milliseconds=record["duration_ms"])
     assert began < midnight < ended
-    # The new window is whole: two calls, though the stream has ended between them.
+    # The new window has its full amount: two calls, although the stream has ended between them.
     assert new == after == payer(name)
     lasts = {"day": 1, "week": 7, "month": days_of_month(midnight)}[name.partition("-")[2]]
     assert said_after.endswith(f" is used up until {midnight.date() + lasts * DAY}.")
