@@ -1,9 +1,9 @@
-"""One client connection: HTTP/1.1 on an asyncio transport, under Tornado's RequestHandlers.
+"""One client connection: HTTP/1.1 on an asyncio transport, for Tornado's RequestHandlers.
 
-handlers.http.request parses; this module owns the order of events: one request at a time, answers
-framed in one write, back-pressure, and how a connection ends. In place of Tornado's IOStream and
-HTTP1Connection, which cost more than the rest of a call (docs/lab/figures.md, ADR 0001). Only
-`handlers.entries.base` and `handlers.relay.downstream` write to it.
+handlers.http.request parses. This module decides the order of events: one request at a time,
+answers framed in one write, back-pressure, and the end of a connection. It replaces Tornado's
+IOStream and HTTP1Connection, which cost more than the rest of a call (docs/lab/figures.md, ADR
+0001). Only `handlers.entries.base` and `handlers.relay.downstream` write to it.
 """
 
 import asyncio
@@ -26,19 +26,19 @@ log = logging.getLogger("sluice.http")
 
 Header = tuple[str, str]
 
-QUEUED_MAX_BYTES = 65536  # read ahead of the present request; then reading pauses
-QUEUED_PIECE_BYTES = 1024  # what a piece counts besides its bytes: a head takes much memory
+QUEUED_MAX_BYTES = 65536  # read ahead of the present request; beyond that reading pauses
+QUEUED_PIECE_BYTES = 1024  # added for each piece, because a request head takes much memory
 PARSED_AT_ONCE_BYTES = 16384  # may be a thousand requests
-PARSE_SLICE_S = 0.005  # then parsing goes on in the next turn of the loop
+PARSE_SLICE_S = 0.005  # after that parsing continues in the next turn of the loop
 # After an early answer the rest of the request is read and discarded, up to these limits, so that
 # the client sees the answer and not a reset connection.
 LINGER_MAX_BYTES = 1 << 20
 LINGER_S = 2
-# The same for a body that is too large: most clients send all of it before they read. For few
-# connections only, since each costs the worker so much reading.
+# The same for a body that is too large: most clients send all of it before they read. Only a few
+# connections may do this, because it makes the worker read so much.
 LONG_LINGER_MAX_BYTES = 64 << 20
 LONG_LINGER_S = 30
-LONG_LINGERS_MAX = 64  # of a worker at one time; others linger briefly
+LONG_LINGERS_MAX = 64  # at one time in a worker; others linger briefly
 
 _RESET_AT_CLOSE = struct.pack("ii", 1, 0)  # for SO_LINGER
 _STATUS_LINES = {s.value: f"HTTP/1.1 {s.value} {s.phrase}\r\n" for s in HTTPStatus}
@@ -46,8 +46,10 @@ _STATUS_LINES[529] = "HTTP/1.1 529 Overloaded\r\n"
 
 
 class Delegate(Protocol):
-    """The server of one request: gets its head (a future: the body has to wait), body, end. Gets
-    nothing more once it has answered, or after `on_connection_close`."""
+    """The receiver of one request: its head (a returned future delays the body), body and end.
+
+    It is not called any more after it has answered, or after `on_connection_close`.
+    """
 
     def headers_received(self) -> "asyncio.Future[None] | None": ...
 
@@ -59,7 +61,7 @@ class Delegate(Protocol):
 
 
 class Server(Protocol):
-    """The server that a connection belongs to."""
+    """The server to which a connection belongs."""
 
     date: str
     now_s: int
@@ -83,17 +85,18 @@ class _Outgoing(asyncio.Protocol):
 
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None
-        self.full = False  # the client reads too slowly: send no more before `on_drained`
-        self._left = (-1, 0)  # unsent bytes of a closing connection, and since when so many
+        self.full = False  # the client reads too slowly: do not send before `on_drained`
+        self._left = (-1, 0)  # unsent bytes of a closing connection, and when they last changed
         self.on_drained: Callable[[], None] | None = None
 
     @property
     def unsent_bytes(self) -> int:
-        """Bytes in the transport's buffer."""
+        """Return the bytes in the transport's buffer."""
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     def drop_stuck(self, now_s: int, patience_s: int) -> bool:
-        """Return whether it is closing; drop it when the client takes none of the last bytes."""
+        """Return whether the connection is closing. Drop it if the client accepts none of the last
+        bytes."""
         transport = self._transport
         if transport is None or not transport.is_closing():
             return False
@@ -105,7 +108,7 @@ class _Outgoing(asyncio.Protocol):
         return True
 
     def close(self) -> None:
-        """Close after the buffer was sent."""
+        """Close after sending the buffer."""
         if self._transport is not None:
             self._transport.close()
 
@@ -129,8 +132,11 @@ class _Outgoing(asyncio.Protocol):
 
 
 class ClientConnection(_Outgoing, httputil.HTTPConnection):
-    """One connection, from accept to close. A handler starts when the head is complete (`prepare`);
-    body and end follow when `prepare` is done. The next request waits for the end of the answer."""
+    """One connection, from accept to close.
+
+    A handler starts when the request head is complete (`prepare`). Body and end follow when
+    `prepare` is done. The next request waits for the end of the answer.
+    """
 
     SERVER_FIELD = "Server: sluice\r\n"
 
@@ -146,7 +152,7 @@ class ClientConnection(_Outgoing, httputil.HTTPConnection):
         self._request: Request | None = None
         self._delegate: Delegate | None = None
         self._preparing = False
-        self._whole = False  # the request was received to its end
+        self._whole = False  # the end of the request was received
         self._deaf = False  # further bytes are ignored
         self._keep_alive = True
         self._chunked = False
@@ -155,13 +161,13 @@ class ClientConnection(_Outgoing, httputil.HTTPConnection):
         self._linger_max_bytes, self.linger_s = LINGER_MAX_BYTES, LINGER_S
         self.peer = ""
         self.served = 0
-        self.since_s = server.now_s  # when it started to wait for a head, or to linger
+        self.since_s = server.now_s  # when it started to wait for a request head, or to linger
 
     # ---- for handlers ----------------------------------------------------------------------------
 
     @property
     def closed(self) -> bool:
-        """Nothing can be sent any more."""
+        """Return whether nothing can be sent any more."""
         transport = self._transport
         return self._linger_bytes is not None or transport is None or transport.is_closing()
 
@@ -175,7 +181,8 @@ class ClientConnection(_Outgoing, httputil.HTTPConnection):
         self._end_answer()
 
     def read_body(self, reading: bool) -> None:
-        """Read on, or no more for now: the handler has too much to do and gets few pieces more."""
+        """Resume or pause reading: a handler that has too much to do pauses it, and gets only a few
+        more chunks."""
         if reading:
             self._go_on()
         elif self._reading and self._transport is not None:
@@ -183,12 +190,13 @@ class ClientConnection(_Outgoing, httputil.HTTPConnection):
             self._transport.pause_reading()
 
     def linger_long(self) -> None:
-        """Linger longer after the next answer, which is early, unless too many connections do."""
+        """Linger longer after the next answer, an early one, unless too many connections do so."""
         if self._server.may_linger_long(self):
             self._linger_max_bytes, self.linger_s = LONG_LINGER_MAX_BYTES, LONG_LINGER_S
 
     def start(self, status: int, headers: Sequence[Header], first: bytes) -> bool:
-        """Send the head of an answer of unknown length and its first bytes; False: buffer full."""
+        """Send the head of an answer of unknown length and its first bytes. Return False if the
+        buffer is full."""
         if self.closed:
             return True
         self._chunked = self._request is not None and self._request.version == "HTTP/1.1"
@@ -198,7 +206,8 @@ class ClientConnection(_Outgoing, httputil.HTTPConnection):
         return not self.full
 
     def send(self, data: bytes) -> bool:
-        """Send more of a started answer; False: the buffer is full, wait for `on_drained`."""
+        """Send more of a started answer. Return False if the buffer is full: wait for
+        `on_drained`."""
         transport = self._transport
         if transport is None or transport.is_closing():
             return True
@@ -218,29 +227,31 @@ class ClientConnection(_Outgoing, httputil.HTTPConnection):
     def drop(self) -> None:
         """Close at once without the end of the answer, so that the client sees it truncated."""
         if self._transport is not None and not self._chunked:
-            # An answer to HTTP/1.0 ends with the connection: only a reset shows the truncation.
+            # An answer to HTTP/1.0 ends with the connection, so only a reset shows the truncation.
             peer = self._transport.get_extra_info("socket")
             peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_AT_CLOSE)
         if self._whole:
-            self._delegate = None  # it is sending the answer, and knows
+            self._delegate = None  # it sends the answer, so it knows
         super().drop()
 
     # ---- for the server --------------------------------------------------------------------------
 
     @property
     def waits_for_head(self) -> bool:
-        """Idle: no request is in progress, and the next one is not complete."""
+        """Return whether it is idle: no request is in progress, and the next one is not
+        complete."""
         return self._request is None and self._linger_bytes is None
 
     @property
     def lingers(self) -> bool:
-        """The answer was sent before the body was received; the rest is discarded."""
+        """Return whether the answer was sent before the end of the body, whose rest is
+        discarded."""
         return self._linger_bytes is not None
 
     # ---- asyncio's protocol ----------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        transport = cast(asyncio.Transport, transport)  # uvloop's is none by its class
+        transport = cast(asyncio.Transport, transport)  # uvloop's transport is not a subclass
         self._transport = transport
         peer = transport.get_extra_info("peername")
         self.peer = peer[0] if isinstance(peer, tuple) else ""
@@ -273,7 +284,7 @@ class ClientConnection(_Outgoing, httputil.HTTPConnection):
     # ---- one request after the other -------------------------------------------------------------
 
     def _parse(self) -> None:
-        """Parse what was received, as far as it may be read ahead."""
+        """Parse the received bytes, as far as reading ahead is allowed."""
         began_s = 0.0
         while self._unparsed and self._reading and not self._deaf:
             data = self._unparsed
@@ -295,14 +306,15 @@ class ClientConnection(_Outgoing, httputil.HTTPConnection):
                 self.drop()
 
     def _parse_on_later(self) -> None:
-        """Parse on in the next turn: a byte of small chunks costs as much as 1 KiB else."""
+        """Continue parsing in the next turn: a byte of small chunks can cost as much as 1 KiB of
+        others."""
         if self._transport is not None and not self._transport.is_closing():
             self._reading = False
             self._transport.pause_reading()
             asyncio.get_running_loop().call_soon(self._go_on)
 
     def take(self, kind: int, value: Any) -> None:
-        """Handle a piece of a request, or queue it. For the reader."""
+        """Handle a piece of a request, or queue it. Called by the reader."""
         if self._deaf:
             return
         if kind == BROKEN:
@@ -316,7 +328,7 @@ class ClientConnection(_Outgoing, httputil.HTTPConnection):
             self._transport.pause_reading()
 
     def _work_on(self, kind: int, value: Any) -> bool:
-        """Handle a piece; False when it has to wait."""
+        """Handle a piece. Return False if it has to wait."""
         if kind == HEAD:
             # Answers that the client does not read must not accumulate.
             if self._request is not None or self.full:
@@ -385,15 +397,16 @@ class ClientConnection(_Outgoing, httputil.HTTPConnection):
     # ---- the answer ------------------------------------------------------------------------------
 
     def _head(self, status: int, headers: Sequence[Header], framing: str, last: bool) -> bytes:
-        """Return the head of an answer; `last`: the connection ends with it."""
+        """Return the head of an answer. `last`: the connection ends with the answer."""
         if last or (self._request is not None and self._request.version != "HTTP/1.1"):
             self._keep_alive = False
         fields = "".join([f"{name}: {value}\r\n" for name, value in headers])
         if fields.count("\n") != len(headers) or fields.count("\r") != len(headers):
-            # A value with line breaks would start header lines of its own.
+            # A value with line breaks would start additional header lines.
             fields = "".join([f"{name}: {' '.join(value.split())}\r\n" for name, value in headers])
-        # While draining the client is told to close, or the sweep does 2 s later: closing at once
-        # would make a proxy answer 502 that has just sent the next request on this connection.
+        # While draining, answers ask the client to close; if it does not, the sweep closes 2 s
+        # later. Closing at once would make a proxy that has just sent the next request here answer
+        # 502.
         keep = self._keep_alive and not self._server.draining
         end = "" if keep else "Connection: close\r\n"
         begin = f"{_STATUS_LINES[status]}{self.SERVER_FIELD}Date: {self._server.date}\r\n"
@@ -416,24 +429,24 @@ class ClientConnection(_Outgoing, httputil.HTTPConnection):
             self._queue.clear()
             self.close()
         elif self._queue:
-            # In a turn of its own, so that pipelined requests do not recurse.
+            # In a separate turn, so that pipelined requests do not recurse.
             asyncio.get_running_loop().call_soon(self._go_on)
 
     def _linger(self) -> None:
-        """Discard the rest of an answered request for a while: closing with unread bytes resets the
-        connection, and the client might not see the answer."""
+        """Discard the rest of an answered request for a while. Closing with unread bytes would
+        reset the connection, and the client might not see the answer."""
         self._deaf = True
         self._linger_bytes = 0
         self._unparsed = b""
         self._queue.clear()
         self._read_on()
         if self._transport is not None:
-            with contextlib.suppress(OSError):  # reset in this very moment
+            with contextlib.suppress(OSError):  # reset just now
                 self._transport.write_eof()
 
     def _refuse(self, message: str, request: Request | None) -> None:
-        """Answer a malformed request and stop reading. `request`: the one whose head was read, if
-        any."""
+        """Answer a malformed request and stop reading. `request`: the request, if its head was
+        read."""
         self._deaf = True
         if self._request is not None and self.head_sent:
             self.drop()

@@ -1,8 +1,8 @@
-"""Request heads, and the parser that cuts a client's bytes into pieces.
+"""Request heads, and the parser that divides a client's bytes into pieces of requests.
 
-httptools (llhttp, strict) parses; this module adds what it leaves open: the limit of a head, what a
-head must have, and requests that ask for another protocol. No socket, no clock: the pieces go to a
-taker, handlers.http.connection.
+httptools (llhttp, strict) parses. This module adds what it does not check: the size of a head, its
+mandatory headers, and requests for another protocol. No socket, no clock: the pieces are passed to
+a Taker, handlers.http.connection.
 """
 
 import re
@@ -13,11 +13,11 @@ import httptools
 from tornado import httputil
 
 HEAD_MAX_BYTES = 65536
-HOST_MAX_CHARS = 512  # twice what a name can have; hosts are cached
-# Of a whole body, including trailers that arrive in pieces; no known client sends any.
+HOST_MAX_CHARS = 512  # twice the longest name; hosts are cached
+# For a whole body, including trailers that arrive in pieces. No known client sends any.
 CHUNK_EXTENSIONS_MAX_BYTES = 4096
 
-# Pieces of a request; BROKEN: malformed, with the reason.
+# The pieces of a request. BROKEN: malformed, with the reason.
 HEAD, BODY, END, BROKEN = range(4)
 _HEAD_TOO_LARGE = "The request head is larger than 64 KiB."
 _EXTENSIONS_TOO_LARGE = "The chunk extensions of the body are larger than 4 KiB in all; send none."
@@ -25,8 +25,8 @@ _EXTENSION = re.compile(rb"\n[0-9A-Fa-f]+(;[^\r\n]*)")
 _LINE = re.compile(rb"\A[^\r\n]*")
 _NO_HOST = "A request has exactly one Host header."
 _MALFORMED_HOST = "The Host header is not the name or address of a host, with or without a port."
-_LINE_ENDS_BYTES = 4  # of a chunk: behind its size and behind its data
-# A name or an address, with a port or without (RFC 3986 §3.2.2, §3.2.3); no userinfo, no blanks.
+_LINE_ENDS_BYTES = 4  # two line ends of a chunk: after its size and after its data
+# A name or an address, with or without a port (RFC 3986 §3.2.2, §3.2.3); no userinfo, no blanks.
 _HOST = re.compile(r"(?:[\w.~!$&'()*+;=%-]*|\[[0-9A-Fa-f:.%\w-]+\])(?::[0-9]{0,5})?", re.ASCII)
 
 
@@ -37,7 +37,7 @@ class Taker(Protocol):
 
 
 class Request(httputil.HTTPServerRequest):
-    """The part of Tornado's request that handlers read."""
+    """The part of Tornado's request that handlers use."""
 
     keep_alive: bool
 
@@ -45,7 +45,7 @@ class Request(httputil.HTTPServerRequest):
         self.connection = connection  # type: ignore[assignment]
         self.method = method
         self.headers = headers  # type: ignore[assignment]
-        # Clients that take this server for a proxy send an absolute URI.
+        # Clients that use this server as a proxy send an absolute URI.
         target = uri if uri[:1] == "/" else "/" + uri.partition("://")[2].partition("/")[2]
         self.path, _, self.query = target.partition("?")
 
@@ -61,9 +61,11 @@ class Request(httputil.HTTPServerRequest):
 
 
 class ChunkExtensions:
-    """A count of the bytes of extensions in the size lines of a chunked body. The parser does not
-    report them: they are the bytes given less data, sizes and line ends. In the bytes that also
-    hold the head, or the end of the body, they are searched for."""
+    """A count of the bytes of extensions in the size lines of a chunked body.
+
+    The parser does not report them. They are the received bytes minus data, sizes and line ends. If
+    the bytes also contain the head or the end of the body, the extensions are searched for.
+    """
 
     __slots__ = (
         "_before_bytes", "_chunk_bytes", "_data", "_in_chunk", "_in_line", "_only_body",
@@ -71,16 +73,16 @@ class ChunkExtensions:
     )  # fmt: skip
 
     def __init__(self, data: bytes | memoryview) -> None:
-        self._data = data  # that is being parsed
+        self._data = data  # the bytes being parsed
         self._only_body = False
-        self._before_bytes = 0  # counted in earlier data
+        self._before_bytes = 0  # counted in earlier bytes
         self._rest_bytes = 0
-        self._chunk_bytes = 0  # of the data of the present chunk
-        self._in_chunk = False  # behind its size line
-        self._in_line = False  # the data begins in a size line
+        self._chunk_bytes = 0  # the size of the present chunk's data
+        self._in_chunk = False  # after its size line
+        self._in_line = False  # the bytes begin in a size line
 
     def feed(self, data: bytes | memoryview) -> None:
-        """Prepare to count more of the body, which is about to be parsed."""
+        """Start to count in more bytes of the body, which are parsed next."""
         self._in_line = not self._in_chunk
         self._before_bytes = self.counted_bytes()
         self._data, self._rest_bytes, self._only_body = data, len(data), True
@@ -91,17 +93,17 @@ class ChunkExtensions:
         self._chunk_bytes += size_bytes
 
     def chunk_began(self) -> None:
-        """Note the end of a size line."""
+        """Record the end of a size line."""
         self._in_chunk = True
 
     def chunk_ended(self) -> None:
-        """Note the end of a chunk."""
+        """Record the end of a chunk."""
         self._in_chunk = False
         self._rest_bytes -= len(f"{self._chunk_bytes:x}") + _LINE_ENDS_BYTES
         self._chunk_bytes = 0
 
     def counted_bytes(self, *, ended: bool = False) -> int:
-        """Return the bytes of extensions so far; `ended`: another request may follow the body."""
+        """Return the bytes of extensions so far. `ended`: another request may follow the body."""
         if self._only_body:
             counted = self._before_bytes + self._rest_bytes
             if not ended or counted <= CHUNK_EXTENSIONS_MAX_BYTES:
@@ -113,21 +115,22 @@ class ChunkExtensions:
 
 
 class RequestReader:
-    """The callbacks of httptools: they assemble heads and hand on the pieces of requests."""
+    """The callbacks of httptools. They assemble request heads and pass on the pieces of
+    requests."""
 
     def __init__(self, connection: Taker) -> None:
         self._connection = connection
         self._parser = httptools.HttpRequestParser(self)
         self._url = b""
-        self._fields: dict[str, str] = {}  # by names in lower case; repeated ones with commas
+        self._fields: dict[str, str] = {}  # names in lower case; repeated ones are joined by commas
         self._head_bytes = 0
-        self._unseen_bytes = 0  # received since the last piece was handed on
+        self._unseen_bytes = 0  # received since the last piece was passed on
         self._body_header = b""  # framing of the body of an upgrade request
-        self._fed: bytes | memoryview = b""  # what is being parsed
-        self._extensions: ChunkExtensions | None = None  # of a chunked body that is on its way
+        self._fed: bytes | memoryview = b""  # the bytes being parsed
+        self._extensions: ChunkExtensions | None = None  # for a chunked body that is still arriving
 
     def feed(self, data: bytes | memoryview) -> None:
-        """Take bytes of the client."""
+        """Parse bytes of the client."""
         self._unseen_bytes += len(data)
         self._fed = data
         if self._extensions is not None:
@@ -135,15 +138,15 @@ class RequestReader:
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
-            # The parser takes what follows for another protocol. No other is spoken here: the
-            # body is read as usual, after a head made for the parser.
+            # The parser assumes that another protocol follows. This server supports none, so the
+            # body is parsed as usual, after a head that is made for the parser.
             head = b"POST / HTTP/1.1\r\n%b\r\n\r\n" % self._body_header
             self.feed(head + data[upgrade.args[0] :])
         except httptools.HttpParserCallbackError:
             raise
         except httptools.HttpParserError as error:
             self._connection.take(BROKEN, f"The request is not valid HTTP/1.1: {error}.")
-        self._fed = b""  # an open stream does not keep the bytes of its request
+        self._fed = b""  # so that an open stream does not keep the bytes of its request
         if self._unseen_bytes > HEAD_MAX_BYTES:
             self._connection.take(BROKEN, _HEAD_TOO_LARGE)
         elif self._extensions is not None:
@@ -204,7 +207,7 @@ class RequestReader:
 
     def on_message_complete(self) -> None:
         self._unseen_bytes = 0
-        self._fields.clear()  # trailers; they must not get into the next head
+        self._fields.clear()  # trailers must not get into the next head
         self._head_bytes = 0
         if self._extensions is not None:
             self._check(self._extensions.counted_bytes(ended=True))
@@ -214,7 +217,7 @@ class RequestReader:
 
 
 def head_fault(request: Request) -> str:
-    """Return the fault of a parsed head, empty without one (RFC 9112 §2.3, §3.2, §6.1)."""
+    """Return the fault of a parsed head; empty if it has none (RFC 9112 §2.3, §3.2, §6.1)."""
     if request.version not in ("HTTP/1.1", "HTTP/1.0"):
         return "The request line has no HTTP version that is spoken here (1.1, 1.0)."
     headers = request.headers
@@ -231,7 +234,7 @@ def head_fault(request: Request) -> str:
 
 @lru_cache(maxsize=256)
 def _host_fault(host: str) -> str:
-    # Two Host lines are joined by a comma, which no host's name has.
+    # Two Host lines are joined by a comma, which no host name contains.
     if "," in host:
         return _NO_HOST
     return "" if _HOST.fullmatch(host) else _MALFORMED_HOST

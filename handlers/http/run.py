@@ -1,6 +1,6 @@
-"""The run of one handler for one request: head, body, end; exceptions become internal errors.
+"""The run of one handler for one request: head, body, end. Exceptions become internal errors.
 
-In place of Tornado's `RequestHandler._execute`, which takes two turns of the loop for every request
+It replaces Tornado's `RequestHandler._execute`, which takes two turns of the loop for every request
 (docs/lab/figures.md, ADR 0001).
 """
 
@@ -15,7 +15,7 @@ _FAILED = "request %s failed"
 
 
 class Handler(Protocol):
-    """One request's handler: gets its head, body and end."""
+    """The handler of one request, which receives its head, body and end."""
 
     call_id: str
 
@@ -31,17 +31,17 @@ class Handler(Protocol):
 
 
 class HandlerRun:
-    """The delegate of a connection; an exception of the handler is logged and answered."""
+    """The delegate of a connection. An exception of the handler is logged and answered."""
 
     __slots__ = ("_preparing", "_work", "handler")
 
     def __init__(self, handler: Handler) -> None:
         self.handler = handler
-        self._preparing: asyncio.Task[None] | None = None  # the loop itself holds no task
+        self._preparing: asyncio.Task[None] | None = None  # keeps the task alive
         self._work: Coroutine[Any, Any, None] | None = None
 
     def headers_received(self) -> "asyncio.Future[None] | None":
-        """Handle the head; return a future when the body has to wait for it."""
+        """Handle the request head. Return a future if the body has to wait for it."""
         try:
             work = self.handler.prepare()
         except Exception:
@@ -66,12 +66,12 @@ class HandlerRun:
             self._go_on()
 
     def on_connection_close(self) -> None:
-        """Handle a client that disconnected, or was answered before its body was received."""
+        """Handle a client that disconnected or was answered before its body was received."""
         self.handler.on_connection_close()
 
     def _go_on(self, waited_for: object = None) -> None:
-        """Run the handler until it waits for something. A task would start a turn later and cost
-        1 % of a plain call; without one `asyncio.timeout` fails in a handler."""
+        """Run the handler until it waits. A task would start one turn later and cost 1 % of a plain
+        call. Without a task `asyncio.timeout` fails in a handler."""
         assert self._work is not None
         try:
             future = self._work.send(None)

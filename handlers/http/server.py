@@ -1,6 +1,6 @@
 """A server of HTTP/1.1: it accepts connections, closes idle ones, and drains.
 
-One sweep a second instead of a timer for each connection: a timer costs a request 15 us.
+It has one sweep a second instead of a timer for each connection, which would cost a request 15 us.
 """
 
 import asyncio
@@ -18,14 +18,14 @@ from handlers.http.request import Request
 
 log = logging.getLogger("sluice.http")
 
-DRAIN_IDLE_S = 2  # while draining an idle connection is closed so long after its last byte
-ACCEPT_BATCH = 128  # connections taken in one loop turn
-CLOSED_PAUSE_S = 0.1  # until a listening socket that the supervisor has closed is tried again
+DRAIN_IDLE_S = 2  # while draining, an idle connection is closed this long after its last byte
+ACCEPT_BATCH = 128  # connections accepted in one turn of the loop
+CLOSED_PAUSE_S = 0.1  # before another try of a listening socket that the supervisor has closed
 
 
 class Server:
-    """Connections of listening sockets that the supervisor has bound. `delegate` finds the delegate
-    of a request. Beyond `connections_max` new connections wait in the socket's queue."""
+    """The connections of listening sockets that the supervisor has bound. `delegate` finds the
+    delegate of a request. Beyond `connections_max` new connections wait in the socket's queue."""
 
     def __init__(
         self,
@@ -60,11 +60,11 @@ class Server:
         raise NotImplementedError
 
     def connect(self) -> ClientConnection:
-        """Make a connection, before its transport is there."""
+        """Create a connection that does not have its transport yet."""
         return ClientConnection(self, self._settings.stream_buffer_bytes)
 
     def may_linger_long(self, connection: ClientConnection) -> bool:
-        """Return whether a connection may linger long; only LONG_LINGERS_MAX may at one time."""
+        """Return whether a connection may linger long. Only LONG_LINGERS_MAX may at one time."""
         if len(self._lingering_long) >= LONG_LINGERS_MAX:
             return False
         self._lingering_long.add(connection)
@@ -79,11 +79,12 @@ class Server:
 
     @property
     def connections(self) -> int:
-        """Open connections, including those whose transport is being made."""
+        """Return the number of open connections, including those that do not have their transport
+        yet."""
         return len(self._connections) + len(self._accepting)
 
     def sweep(self, now_s: int) -> None:
-        """Close connections that wait too long. Once a second, with the loop's time."""
+        """Close connections that wait too long. Called once a second with the loop's time."""
         self.now_s = now_s
         self.date = formatdate(usegmt=True)
         keep_s = self._settings.keepalive_timeout_s
@@ -110,7 +111,7 @@ class Server:
         return connection.since_s + patience_s
 
     def drain(self) -> None:
-        """Accept what the kernel has queued, then no new connections."""
+        """Accept the connections in the kernel's queue, then no new ones."""
         self.draining = True
         self._drain_s = self.now_s
         for listener in (*self._listeners, *self._resting):
@@ -140,10 +141,12 @@ class Server:
             return False
         except OSError as error:
             if error.errno == errno.EINVAL:
-                # This loop was silent, so the supervisor has closed the socket; it opens it again.
+                # This loop was silent, so the supervisor has closed the socket. It will open it
+                # again.
                 self._loop.call_later(CLOSED_PAUSE_S, self._resume)
             else:
-                # Out of descriptors: the socket stays readable, so it pauses until the next sweep.
+                # Out of descriptors. The socket stays readable, so accepting pauses until the next
+                # sweep.
                 log.error("cannot accept a connection: %s", error)
             if not self.draining:
                 self._rest(listener)
