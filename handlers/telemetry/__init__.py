@@ -1,1 +1,1 @@
-"""What a worker tells of its calls: log lines, metrics, spans."""
+"""The telemetry of a worker's calls: log lines, metrics, spans."""

@@ -1,8 +1,8 @@
-"""What is told of each call: its log line, and the metrics.
+"""The telemetry of each call: its log line, its metrics and spans.
 
-Lines are made many at a time: each for itself would find the processor's caches filled by the rest
-of a call, and take several times as long. They are handed to the log's thread once a second: a
-write for each would cost a call more than its settlement.
+Lines are made many at a time. One at a time they would take several times as long, because the rest
+of each call fills the processor's caches. They are passed to the log's thread once a second,
+because a write for each would cost a call more than its settlement.
 """
 
 import logging
@@ -21,9 +21,9 @@ from handlers.telemetry.trace import Trace
 from store.values.pricing import format_money
 from store.values.usage_record import UsageRecord
 
-LINES_MAX = 20_000  # of one second; further ones are dropped and counted
+LINES_MAX = 20_000  # in one second; further ones are dropped and counted
 ENDED_MAX = 64  # calls whose lines are made together
-UNRECORDED_MAX = 20  # lines of one second for requests without a usage record
+UNRECORDED_MAX = 20  # lines in one second for requests without a usage record
 
 log = logging.getLogger("sluice.http")
 
@@ -34,13 +34,13 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Spans(Protocol):
-    """Takes calls that are to become spans; never waits."""
+    """The receiver of calls that become spans. Never blocks."""
 
     def put(self, record: UsageRecord, trace: Trace) -> None: ...
 
 
 class Unrecorded(msgspec.Struct, frozen=True):
-    """A refused request without a usage record: it had no known key, or no endpoint. `endpoint` is
+    """A refused request without a usage record: it had no known key or no endpoint. `endpoint` is
     None for an arbitrary path."""
 
     request_id: str
@@ -58,30 +58,29 @@ def _seconds_text(second: int) -> str:
 
 
 def _stamp(at_ms: int) -> str:
-    """The time as RFC 3339, UTC, with milliseconds."""
+    """Return the time as RFC 3339, UTC, with milliseconds."""
     second, ms = divmod(at_ms, 1000)
     return f"{_seconds_text(second)}.{ms:03d}Z"
 
 
 @dataclass(slots=True)
 class Telemetry:
-    """Lines and metrics of one worker."""
+    """The log lines, metrics and spans of one worker."""
 
     write: Callable[[bytes], None] | None = None  # None: calls are not logged
     text: LineForm | None = None  # None: lines are JSON
-    clean: Callable[[str], str] = str  # takes credentials out of what a caller wrote
+    clean: Callable[[str], str] = str  # removes credentials from texts of callers
     dropped: int = 0
     metrics: Metrics = field(default_factory=lambda: Metrics(PrivateTable()))
     spans: Spans | None = None  # None: calls are not exported
-    _ended: list[tuple[UsageRecord, str | None]] = field(default_factory=list)  # without a line
+    _ended: list[tuple[UsageRecord, str | None]] = field(default_factory=list)  # lines to make
     _lines: list[bytes] = field(default_factory=list)
-    _unrecorded: int = 0  # of this second
+    _unrecorded: int = 0  # in this second
 
     def call_ended(
         self, record: UsageRecord, own_us: int = 0, trace: Trace | None = None, *, line: bool = True
     ) -> None:
-        """Count a settled call, hand over its spans, and add its line, if it is to have one, to the
-        next write."""
+        """Count a settled call, and queue its spans and, if `line`, its log line."""
         model = self.metrics.call_ended(record, own_us)
         if trace is not None and trace.span_id and self.spans is not None:
             self.spans.put(record, trace)
@@ -96,7 +95,7 @@ class Telemetry:
         self.dropped += max(0, len(ended) - room)
         for record, model in ended[:room]:
             at_ms = record.call.started_ms + (record.duration_ms or 0)
-            if model is OTHER:  # whatever its caller wrote
+            if model is OTHER:  # any text of the caller
                 requested = record.call.model
                 model = self.clean(requested) if requested is not None else None
             line = _line_of(record, model, _stamp(at_ms))
@@ -104,24 +103,25 @@ class Telemetry:
             self._lines.append(text)
 
     def not_recorded(self, one: Unrecorded, at_ms: int) -> None:
-        """Add the line of a refused request without a record, so that its id can be traced. Only
-        the first ones of a second, since anybody can send such requests."""
+        """Add the log line of a refused request without a record, so that its id can be traced.
+        Only the first ones of each second get one, since any client can send such requests."""
         self.metrics.not_recorded(one.family, one.endpoint, one.status, one.error_code)
         self._unrecorded += 1
         if self.write is None or self._unrecorded > UNRECORDED_MAX:
             return
-        self._make_lines()  # those of before
+        self._make_lines()  # lines of earlier calls
         line = _Line(_stamp(at_ms), **msgspec.structs.asdict(one))
         self._lines.append(_json_line(line) if self.text is None else self._text_line(line, at_ms))
 
     def refused_without_line(self, count: int, record: UsageRecord) -> None:
-        """Say how many refused calls of a key in a past minute have no line; `record`: the last."""
+        """Log how many refused calls of a key in a past minute have no line. `record`: the last of
+        them."""
         call = record.call
         text = "%d more calls of key %s (%s) were refused in the minute before; the last: %s"
         log.info(text, count, call.key_id, call.user, record.error_code)
 
     def flush(self) -> None:
-        """Hand the collected lines to the log; called once a second."""
+        """Pass the collected lines to the log. Called once a second."""
         self._make_lines()
         more, self._unrecorded = self._unrecorded - UNRECORDED_MAX, 0
         if more > 0:
@@ -171,7 +171,7 @@ class _Line(msgspec.Struct, gc=False):
 
 def _line_of(record: UsageRecord, model: str | None, at: str) -> _Line:
     call, usage = record.call, record.usage
-    # By position: keywords would take longer than all the rest.
+    # By position: keywords would take longer than everything else.
     return _Line(
         at,
         "info",

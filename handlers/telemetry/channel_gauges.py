@@ -1,9 +1,8 @@
 """The gauges of channels: whether they take calls, and the state of their circuits.
 
-Of channels that are enabled: one that an operator has switched off, or drains, is not down.
+Only enabled channels have gauges: a channel that an operator has disabled or drains is not down.
 
-`show` and `hide` set a gauge and remove it. Updated once a second, on the loop, a portion at a
-time.
+`show` sets a gauge and `hide` removes it. Updated once a second on the loop, a portion at a time.
 """
 
 from collections.abc import Callable
@@ -14,8 +13,8 @@ from handlers.relay.routing.health import Health
 from store.catalog.catalog import Channel, Snapshot
 
 CLOSED, HALF_OPEN, OPEN = 0, 1, 2
-PAIRS_MAX = 5000  # of channel and model; further ones show once their circuit has opened
-PER_UPDATE = 500  # new ones in one second: each takes some 10 us
+PAIRS_MAX = 5000  # pairs of channel and model; further ones are shown once their circuit has opened
+PER_UPDATE = 500  # new ones in one second; each takes some 10 us
 
 Pair = tuple[str, str]
 """Names of channel and model."""
@@ -29,7 +28,7 @@ class ChannelHealth(NamedTuple):
 
 
 class ChannelGauges:
-    """The gauges of one worker, by its Health and the catalogue."""
+    """The gauges of one worker, from its Health and the catalogue."""
 
     def __init__(
         self,
@@ -42,7 +41,7 @@ class ChannelGauges:
         self._hide = hide
         self._channels: dict[str, Channel] = {}
         self._shown: dict[Pair, ChannelHealth] = {}
-        self._due: list[Channel] = []  # whose pairs are not all shown as they are now
+        self._due: list[Channel] = []  # channels whose gauges are not all up to date
         self._affected: set[str] = set()  # ids of channels with an open circuit
 
     def take_snapshot(self, snapshot: Snapshot, now_s: float) -> None:

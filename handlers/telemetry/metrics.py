@@ -1,7 +1,7 @@
 """Counts and times of a worker's calls, in memory that the supervisor reads (ADR 0021).
 
-On the path of every call: one look-up finds all series of calls of a kind, and adding to a word
-takes neither lock nor system call. Only the loop's thread counts here.
+Every call passes through here. One look-up finds all series for a kind of call, and adding to a
+word takes neither a lock nor a system call. Only the loop's thread counts.
 """
 
 import asyncio
@@ -35,12 +35,12 @@ from store.values.usage_record import AttemptRecord, UsageRecord
 
 _MS, _US = DURATION.bounds, OVERHEAD.bounds
 _MS_SUM, _US_SUM = len(_MS) + 1, len(_US) + 1
-# Sums of a block, read and written by one call each: a third of what seven additions take.
+# The sums of a block, read and written by one call each, in a third of the time of seven additions.
 _SUMS = Struct(f"{len(BLOCK_SUMS)}Q")
 _DURATION_AT = len(BLOCK_SUMS)
 _OWN_AT = _DURATION_AT + len(_MS) + 1
 _FIRST_BYTE_AT = _OWN_AT + len(_US) + 1
-# Buckets of the usual values: a look-up takes a third of a search.
+# The buckets of usual values. A look-up takes a third of the time of a search.
 _MS_BUCKETS = bytes(bisect_left(_MS, value) for value in range(4096))
 _US_BUCKETS = bytes(bisect_left(_US, value) for value in range(4096))
 _WORD_BYTES = 8
@@ -56,7 +56,7 @@ class Words(Protocol):
 
 
 class Table(Protocol):
-    """The words of series; `memory` has the same as bytes."""
+    """The words of series. `memory` has them as bytes."""
 
     memory: Any
 
@@ -70,7 +70,7 @@ class Table(Protocol):
 
 
 class PrivateTable:
-    """Words that nobody else reads: of a relay without a supervisor."""
+    """Words that no other process reads, for a relay without a supervisor."""
 
     dropped = 0
 
@@ -78,7 +78,7 @@ class PrivateTable:
         self.words = self.memory = array("Q")
 
     def add(self, metric: Metric, labels: tuple[str, ...]) -> int:
-        """The index of the first word of a new series."""
+        """Add a series and return the index of its first word."""
         first = len(self.words)
         self.words.frombytes(bytes(_WORD_BYTES * metric.words))
         return first
@@ -96,8 +96,8 @@ class Metrics:
         self._kinds: dict[tuple[object, ...], int] = {}
 
     def call_ended(self, record: UsageRecord, own_us: int) -> str | None:
-        """Count a settled call; the name of its model, or OTHER. `own_us`: the time it took here,
-        its upstream's left out."""
+        """Count a settled call. Return the name of its model, or OTHER. `own_us`: the time it took
+        in the gateway, without its upstream's."""
         call, attempts, words, memory = record.call, record.attempts, self._words, self._memory
         model = call.model if call.model in self.models else OTHER
         duration_ms = record.duration_ms or 0
@@ -143,7 +143,7 @@ class Metrics:
         return model
 
     def not_recorded(self, family: str, endpoint: str | None, status: int, code: str) -> None:
-        """Count a refused request that has no known key, or no endpoint."""
+        """Count a refused request that has no known key or no endpoint."""
         self.count(REQUESTS, family, endpoint or OTHER, OTHER, "", str(status), code)
 
     def _add_kind(self, record: UsageRecord, model: str) -> int:
@@ -194,7 +194,7 @@ class Metrics:
 
     @property
     def dropped(self) -> int:
-        """Series that found no room."""
+        """Return the number of series that did not fit."""
         return self._table.dropped
 
     def _index(self, metric: Metric, labels: tuple[str, ...]) -> int:
@@ -206,7 +206,8 @@ class Metrics:
 
 
 def _first_byte_ms(record: UsageRecord) -> int:
-    """Time that the channel of the accepted attempt took for its first byte; -1: none came."""
+    """Return the time in which the accepted attempt's channel sent its first byte; -1 if it sent
+    none."""
     attempts, wait_ms = record.attempts, record.ttft_ms
     if wait_ms is None or not attempts:
         return -1
@@ -216,20 +217,21 @@ def _first_byte_ms(record: UsageRecord) -> int:
 
 
 def _bounded_meter(name: str) -> str:
-    """Return a meter or feature as a label: of words that only a vendor knows their condition."""
+    """Return a meter or feature as a label. Words that only a vendor knows are cut to their
+    condition."""
     return name if name in METERS or name in FEATURES else name.partition(".")[0]
 
 
 def _phase_of(record: UsageRecord) -> str:
-    """Return the phase in which the client left."""
+    """Return the phase in which the client disconnected."""
     if not record.attempts:
         return "request"
     return "waiting" if record.ttft_ms is None else "answer"
 
 
 class LoopLag:
-    """The lag of the event loop's timers: the first sign of an overloaded or blocked worker.
-    Measured from `start` to `stop`; `observe` gets microseconds."""
+    """The lag of the event loop's timers, which is the first sign of an overloaded or blocked
+    worker. Measured from `start` to `stop`; `observe` gets microseconds."""
 
     def __init__(self, observe: Callable[[int], None]) -> None:
         self._observe = observe

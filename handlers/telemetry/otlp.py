@@ -1,8 +1,9 @@
 """Calls as OpenTelemetry spans, sent over OTLP/HTTP.
 
-The only home of opentelemetry, an extra (requirements-otel.txt): imported by name, where
-`telemetry.otlp_endpoint` is set. A call is a SERVER span, each of its attempts a CLIENT span below
-it, with the gen_ai names of the semantic conventions. No prompt, no answer, no key, no user.
+The only module that uses opentelemetry, an extra (requirements-otel.txt). It is imported by name if
+`telemetry.otlp_endpoint` is set. A call is a SERVER span, and each of its attempts a CLIENT span
+below it, with the gen_ai names of the semantic conventions. Spans contain no prompt, answer, key or
+user.
 """
 
 import logging
@@ -24,7 +25,7 @@ PATH = "/v1/traces"
 TIMEOUT_S = 5
 _NS_PER_MS = 1_000_000
 
-# By the family of an upstream, or of a client.
+# By the family of an upstream or a client.
 _PROVIDERS = {
     "chat_completions": "openai",
     "responses": "openai",
@@ -38,10 +39,10 @@ Attributes = dict[str, str | int | bool]
 
 
 class OtlpExporter:
-    """Sends calls to `endpoint`, which is a collector's address, with or without PATH."""
+    """The exporter of calls to `endpoint`, a collector's address with or without PATH."""
 
     def __init__(self, endpoint: str, version: str, node: str) -> None:
-        # It would log a traceback for each batch that is not taken.
+        # It would log a traceback for each batch that is refused.
         logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
         url = endpoint if endpoint.endswith(PATH) else endpoint.rstrip("/") + PATH
         self._exporter = OTLPSpanExporter(endpoint=url, timeout=TIMEOUT_S)
@@ -50,12 +51,12 @@ class OtlpExporter:
         self._scope = InstrumentationScope("sluice", version)
 
     def export(self, calls: Sequence[Traced]) -> bool:
-        """Send all spans of these calls; False: they are lost."""
+        """Send all spans of these calls. Return False if they are lost."""
         spans = [span for call in calls for span in self._spans_of(call)]
         return self._exporter.export(spans) is SpanExportResult.SUCCESS
 
     def close(self) -> None:
-        """No more are sent."""
+        """Stop exporting."""
         self._exporter.shutdown()  # type: ignore[no-untyped-call]
 
     def _spans_of(self, call: Traced) -> Iterator[ReadableSpan]:
@@ -114,7 +115,7 @@ def _context(trace_id: str, span_id: str, *, remote: bool = False) -> SpanContex
 
 
 def _name(record: UsageRecord) -> str:
-    """The operation and, when it is a known one, the model: names must not be any text."""
+    """Return the operation and, if it is known, the model: names of spans must not be arbitrary."""
     operation = _OPERATIONS.get(record.call.family, _CHAT)
     return f"{operation} {record.call.model}" if record.attempts else operation
 

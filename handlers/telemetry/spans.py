@@ -1,7 +1,7 @@
-"""Hands the spans of calls to an exporter, in a thread: a slow collector holds up no call.
+"""The hand-over of calls' spans to an exporter in a thread, so that a slow collector delays no
+call.
 
-Knows no OpenTelemetry; the exporter does (otlp.py), which is only imported where an endpoint is
-set.
+Independent of OpenTelemetry. The exporter (otlp.py) is imported only if an endpoint is set.
 """
 
 import contextlib
@@ -21,20 +21,20 @@ log = logging.getLogger("sluice.spans")
 
 QUEUE_MAX = 5000  # calls waiting for the exporter; further ones are dropped and counted
 BATCH_MAX = 500
-GATHER_S = 0.5  # a batch is sent so long after its first call
+GATHER_S = 0.5  # a batch is sent this long after its first call
 STOP_WITHIN_S = 1.0
 WARN_EVERY_S = 60.0  # between two log lines about a collector that does not answer
 
 
 class Traced(Struct, frozen=True, gc=False):
-    """A call that is over."""
+    """A call that has ended."""
 
     record: UsageRecord
     trace: Trace
 
 
 class Exporter(Protocol):
-    """Sends spans; False: they are lost."""
+    """The exporter of spans. It returns False if they are lost."""
 
     def export(self, calls: Sequence[Traced]) -> bool: ...
 
@@ -53,14 +53,14 @@ class SpanThread:
         self._thread.start()
 
     def put(self, record: UsageRecord, trace: Trace) -> None:
-        """Queue a call. Never waits."""
+        """Queue a call. Never blocks."""
         try:
             self._queue.put_nowait(Traced(record, trace))
         except queue.Full:
             self.dropped += 1
 
     def stop(self) -> None:
-        """Send what is queued, then end; what takes too long is lost."""
+        """Send what is queued, then end. Spans that take too long are lost."""
         with contextlib.suppress(queue.Full):
             self._queue.put(None, timeout=STOP_WITHIN_S)
         self._thread.join(STOP_WITHIN_S)
@@ -75,7 +75,7 @@ class SpanThread:
         self._exporter.close()
 
     def _gather(self, batch: list[Traced]) -> bool:
-        """Add to a batch what comes in its time; return whether more may come."""
+        """Add the calls of the batch's time to it. Return whether more may come."""
         until = time.monotonic() + GATHER_S
         while len(batch) < BATCH_MAX:
             try:

@@ -1,7 +1,7 @@
-"""The trace that a call belongs to: W3C trace context, in and out. Knows no exporter.
+"""The trace that a call belongs to: W3C trace context, in and out. Independent of exporters.
 
-Without an exporter the gateway passes on what the client sent, unchanged; with one it is a span of
-its own in between, and begins a trace where the client has none.
+Without an exporter the gateway passes on the client's context unchanged. With one, it adds a span
+of its own, and starts a trace if the client has none.
 """
 
 import os
@@ -10,7 +10,7 @@ import time
 
 from msgspec import Struct
 
-# Version 00 exactly; of later versions what version 00 knows (W3C Trace Context §3.2.4).
+# Version 00 exactly; of later versions the part that version 00 has (W3C Trace Context §3.2.4).
 _PARENT = re.compile(
     r"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})"
 )
@@ -20,7 +20,7 @@ _SAMPLED = "01"
 
 
 class AttemptSpan(Struct, gc=False):
-    """An attempt as a span: its place among the call's attempts, and when it began."""
+    """An attempt as a span: its index among the call's attempts, and when it began."""
 
     place: int
     span_id: str
@@ -28,8 +28,8 @@ class AttemptSpan(Struct, gc=False):
 
 
 class Trace(Struct):
-    """Of one call. `parent_id`: the client's span; "" when the trace begins here. `span_id`: the
-    call's own span; "" when it is not exported."""
+    """The trace of one call. `parent_id`: the client's span, "" if the trace begins here.
+    `span_id`: the call's own span, "" if it is not exported."""
 
     trace_id: str
     parent_id: str
@@ -39,7 +39,7 @@ class Trace(Struct):
     attempts: list[AttemptSpan] = []
 
     def header_lines(self, place: int) -> list[str]:
-        """Return the header lines of the attempt at this place."""
+        """Return the header lines of the attempt with this index."""
         parent_id = self.parent_id
         if self.span_id:
             parent_id = _new_id(8)
@@ -51,8 +51,8 @@ class Trace(Struct):
 
 
 def trace_of(parent: str | None, state: str | None, *, exporting: bool) -> Trace | None:
-    """Return the trace of a call by its `traceparent` and `tracestate`, None without one. Invalid
-    ones are ignored."""
+    """Return the trace of a call by its `traceparent` and `tracestate`; invalid ones are ignored.
+    Without a valid `traceparent`: a new trace if `exporting`, else None."""
     match = _PARENT.match(parent) if parent is not None else None
     if match is None or parent is None or not _ends_well(parent, match.end()):
         if not exporting:
