@@ -33,11 +33,11 @@ PROVIDERS = (
 )
 VENDORS = tuple(map(vendor_word, PROVIDERS))
 MODES = ("chat", "responses")
-STAYS_DAYS = 30  # of a model that its vendor takes away
+STAYS_DAYS = 30  # a model that its vendor removes must stay this long
 LEAST_CONTEXT = 8192
 LITELLM_DATA = "litellm/model_prices_and_context_window_backup.json"
 
-# fine-tuned, experimental, not for chat, or names that the vendor's own API does not list any more
+# fine-tuned, experimental, not for chat, or no longer listed by the vendor's own API
 LEFT_OUT = re.compile(
     r"ft:|.*container|.*(experimental|-beta|-gv2|exp-\d|learnlm|lyria|-tts|audio|gemini-gemma)"
     r"|deepseek-(coder|r1|v3)$|mistral-(tiny|small)$|codestral-mamba|pixtral|open-mistral"
@@ -113,7 +113,7 @@ def choose(models: Iterable[ListedModel], date: datetime.date) -> list[ListedMod
 
 
 def without_twins(models: list[ListedModel]) -> list[ListedModel]:
-    """Return the models without those that only add a date or -latest to another one's name."""
+    """Return the models without those whose name only adds a date or -latest to another one's."""
 
     def stem(model: ListedModel) -> str:
         return DATED.sub("", model.name).removesuffix("-latest")
@@ -133,8 +133,8 @@ def _agree(model: ListedModel, checked: ListedModel) -> bool:
 
 
 def joined(model: ListedModel, checked: ListedModel | None) -> ListedModel:
-    """Return a model of both lists: the prices of both, of uses those of genai-prices, which says
-    where it has them from; the longer list of rates."""
+    """Return a model from both lists, with the prices of both (genai-prices' where they differ,
+    since it names its sources), and the longer list of rates."""
     price, rate, context = dict(model.price), list(model.rate), model.context_tokens
     if checked is not None:
         price |= checked.price
@@ -146,7 +146,7 @@ def joined(model: ListedModel, checked: ListedModel | None) -> ListedModel:
 
 
 def _own(prices: Mapping[str, Any]) -> dict[str, str]:
-    """Return the prices in order, without zeros and those that the chain gives anyway."""
+    """Return the prices in order, without zeros and without those that the chain gives anyway."""
     own: dict[str, str] = {}
     chained: dict[str | None, str | None] = {}
     for name, meter in METERS.items():

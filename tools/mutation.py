@@ -27,13 +27,13 @@ from pathlib import Path
 
 SEED = 25
 COUNT = 200
-CPU_S = 60  # of the tests of one mutant
+CPU_S = 60  # for the tests of one mutant
 WALL_S = 240
 
 PRODUCT = ("adapters", "store/money", "handlers/relay")
 
-# By the longest path that the module begins with; tried one after the other until one notices. Of
-# handlers/relay itself much shows only outside.
+# By the longest prefix of the module's path. They run one after the other until one fails. Many
+# mutants of handlers/relay itself show only in tests from outside.
 _OUTSIDE = ["tests/gateway/test_settlement.py", "tests/gateway/test_streaming.py"]
 _PACKAGES = (
     *("", "chat_completions", "faults", "family", "framing", "generate_content", "json"),
@@ -72,7 +72,7 @@ Mutant = dict[str, object]
 
 
 def edits(line: str, node: ast.AST) -> Iterator[str]:
-    """Yield the line with one change, for a node on this line alone."""
+    """Yield the line with one change, for a node that is on this line only."""
 
     def between(left: ast.expr, right: ast.expr, old: str, new: str) -> Iterator[str]:
         at = line.find(old, left.end_col_offset, right.col_offset)
@@ -125,7 +125,7 @@ def tests_of(path: str, root: Path) -> list[str]:
 
 
 def verdict(root: Path, mutant: Mutant) -> str:
-    """Return killed, survived, slow or gone. Raises RuntimeError when pytest could not run."""
+    """Return killed, survived, slow or gone. Raises RuntimeError if pytest could not run."""
     path = root / str(mutant["path"])
     source = path.read_text() if path.exists() else ""
     lines = source.splitlines(keepends=True)
@@ -145,7 +145,7 @@ def verdict(root: Path, mutant: Mutant) -> str:
 
 
 def _tried(root: Path, tests: str) -> str | None:
-    """Return killed or slow; None when the tests pass."""
+    """Return killed or slow, or None if the tests pass."""
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", tests]
     limit = (CPU_S, CPU_S)
     try:

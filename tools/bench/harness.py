@@ -1,6 +1,6 @@
 """The harness of the benchmarks: stores, timers, and a Hub over a store.
 
-Not a program; tools/bench/README.md lists those.
+Not a program; tools/bench/README.md lists the programs.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ store_option = click.option("--store", "url", required=True, help="store.url of 
 
 @contextmanager
 def store(url: str, *, schema: bool = False) -> Iterator[peewee.Database]:
-    """Open a store, with `schema` also create what is missing of it."""
+    """Open a store. With `schema`, also create the missing parts of its schema."""
     db = open_database(url, read_timeout_s=READ_TIMEOUT_S)
     try:
         if schema:
@@ -55,7 +55,8 @@ def store(url: str, *, schema: bool = False) -> Iterator[peewee.Database]:
 
 
 def least_us(work: Callable[[], object], times: int, rounds: int = ROUNDS) -> float:
-    """Return the thread CPU of one execution in µs, the minimum of some rounds of `times` each."""
+    """Return the thread CPU of one execution in µs: the minimum of some rounds of `times`
+    executions."""
     figures = []
     for _ in range(rounds):
         begun = time.thread_time_ns()
@@ -97,12 +98,12 @@ class PageFigures(NamedTuple):
 
 
 def site_of(db: peewee.Database) -> Site:
-    """Return a Hub over a store, with secrets of its own."""
+    """Return a Hub over a store, with its own secrets."""
     return Site(Settings(), db, Sealing(Cipher(["bench"]), ["bench"]), (), ["bench"])
 
 
 def session_of(db: peewee.Database, name: str) -> str:
-    """Return the cookie of a new session; create an administrator when no user has the name."""
+    """Return the cookie of a new session. Create an administrator if no user has the name."""
     row = first_row(db, User.select(User.id).where(User.name == name))
     user_id = str(row[0]) if row else new_ulid()
     if row is None:
@@ -117,7 +118,7 @@ def session_of(db: peewee.Database, name: str) -> str:
 
 
 def serve(site: Site) -> int:
-    """Serve the Hub in a thread of its own and return its port."""
+    """Serve the Hub in its own thread. Return its port."""
     port = free_port()
 
     async def run() -> None:
@@ -130,7 +131,7 @@ def serve(site: Site) -> int:
 
 
 def page_size(port: int, path: str, cookie: str) -> int:
-    """Load a page and return its size; of an export that of the first chunk."""
+    """Load a page and return its size, or that of the first chunk of an export."""
     connection = http.client.HTTPConnection(HOST, port, timeout=60)
     try:
         connection.request("GET", path, headers={"Cookie": f"{SESSION_COOKIE}={cookie}"})
@@ -144,7 +145,7 @@ def page_size(port: int, path: str, cookie: str) -> int:
 
 
 def page_figures(port: int, path: str, cookie: str) -> PageFigures:
-    """Load a page PAGE_ROUNDS times, after once to warm up; a slow one fewer times."""
+    """Load a page once to warm up, then PAGE_ROUNDS times, or fewer if it is slow."""
     size = page_size(port, path, cookie)
     figures: list[tuple[float, float]] = []
     while len(figures) < PAGE_ROUNDS and sum(taken for taken, _ in figures) < PATIENCE_MS:

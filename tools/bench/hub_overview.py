@@ -3,9 +3,9 @@
     python -m tools.bench.hub_overview --store sqlite:////tmp/bench.db --user user-1
     python -m tools.bench.hub_overview --store sqlite:////tmp/bench.db --user user-1 --path /usage
 
-The store is that of status.py (200 channels and models) or of usage_records.py (millions of
-calls); an administrator of the name is made when there is none. Prints for each page the median and
-the 95th percentile of the elapsed time, the CPU of the process, and the size.
+The store is that of status.py (200 channels and models) or of usage_records.py (millions of calls).
+An administrator of the name is created if there is none. Prints for each page the median and the
+95th percentile of the elapsed time, the CPU of the process, and the size.
 """
 
 import click

@@ -1,6 +1,6 @@
 """The pages and endpoints of the Hub that hub_size.py times. Not a program.
 
-Of each route that answers a GET there is at least one, except those of UNTIMED.
+There is at least one for each route that answers a GET, except those in UNTIMED.
 """
 
 import re
@@ -11,13 +11,13 @@ FILTERS = (
     *("group=default", "status=504", "status=418", "stream=false", "min_duration_ms=90000"),
     *("text=overloaded", "text=never+said", "client_request_id=never-given"),
 )
-"""Filters of everybody; some take nearly all calls, some none."""
+"""Filters that all users have. Some match nearly all calls, some none."""
 SUMS = (
     *("day", "hour", "model", "day,model", "key_id", "outcome", "endpoint", "group"),
     *("error_code", "user"),
 )
 GROUPS = ("day", "model", "key_id", "endpoint", "error_code")
-"""Groups of everybody; of those of administrators with charts of their own."""
+"""Groups that all users have. Administrators have others, with their own charts."""
 ADMIN_GROUPS = ("user", "channel", *GROUPS)
 UNTIMED = re.compile(
     r"(/admin|/api)?/usage/tail|/api/usage/tail|/(sign-|join|first-run|account/).*|/keys/env"
@@ -27,7 +27,7 @@ UNTIMED = re.compile(
     r"|sessions|draft|models$|prices/compare)\b|\|).*"
 )
 """Patterns of routes that are left out: streams of events (hub_tail.py), forms that change one
-object, lists of its own that are short, and pages of those who have not signed in."""
+object and lists of its own that are short, and pages for users who have not signed in."""
 
 MEMBER_PAGES = (
     *(

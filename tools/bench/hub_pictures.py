@@ -2,8 +2,8 @@
 
     python -m tools.bench.hub_pictures --into docs/pictures
 
-Makes a gateway in a folder of its own with the store of hub_sample.py and a scripted vendor, and
-drives Debian's Chromium. `--only keys,usage` takes some of the pages.
+Creates a gateway in its own folder with the store of hub_sample.py and a scripted vendor, and
+drives Debian's Chromium. `--only keys,usage` selects some of the pages.
 """
 
 import itertools
@@ -35,8 +35,8 @@ SETTLE_MS = 600
 
 @dataclass(frozen=True, slots=True)
 class Shot:
-    """A picture: whose page, and what is done before: a selector is clicked, `selector = text` is
-    filled in."""
+    """A picture: the user, the page, and the steps before it. A step is a selector to click, or
+    `selector = text` to fill in."""
 
     name: str
     user: str
@@ -120,18 +120,18 @@ IN_DOCS = frozenset(
         *("home-empty-1440-light", "overview-1440-light", "overview-360-light"),
     }
 )
-"""What docs/hub.md and the README show."""
+"""The pictures in docs/hub.md and the README."""
 
 
 @contextmanager
 def gateway() -> Iterator[tuple[Gateway, str]]:
-    """A running gateway with the sample store, and the address of its Hub."""
+    """Yield a running gateway with the sample store, and the address of its Hub."""
     hub_port = free_port()
     with tempfile.TemporaryDirectory() as folder, ScriptedUpstream() as vendor:
         made = Gateway(Path(folder), {"hub.enabled": "true", "hub.port": hub_port})
         journal = made.folder / "journal"
         journal.mkdir(mode=FOLDER_MODE)
-        (journal / NAME_FILE).write_text(NODE)  # not this machine's name
+        (journal / NAME_FILE).write_text(NODE)  # instead of this machine's name
         argv = ["--config", str(made.config), "--vendor", vendor.url]
         hub_sample.main.main(argv, standalone_mode=False)
         made.start(wait_s=PATIENCE_S)
@@ -154,7 +154,7 @@ def _answers(port: int) -> bool:
 
 
 def ids(made: Gateway) -> dict[str, str]:
-    """A key and the calls that pictures show."""
+    """Return a key and the calls that pictures show."""
 
     def found(*args: str) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = json.loads(made.run(*args, "--json"))
@@ -176,7 +176,7 @@ def ids(made: Gateway) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Camera:
-    """Takes the pictures of one gateway's Hub."""
+    """A camera for the pictures of one gateway's Hub."""
 
     browser: Browser
     hub_url: str
@@ -185,7 +185,7 @@ class Camera:
     language: str
 
     def take(self, shot: Shot, width: int, theme: str, into: Path, *, whole: bool) -> None:
-        """One picture, and a line for each thing that is wrong with its page."""
+        """Take one picture, and print a line for each fault of its page."""
         name = f"{shot.name}-{width}-{theme}"
         context = self.browser.new_context(
             base_url=self.hub_url,
@@ -246,7 +246,7 @@ def _session(hub_url: str, name: str) -> str:
 
 
 def _open(page: Page, path: str) -> list[str]:
-    """Opens a page; what is wrong with it."""
+    """Open a page. Return its faults."""
     faults: list[str] = []
     page.on("console", lambda one: faults.append(one.text) if one.type == "error" else None)
     page.on("pageerror", lambda error: faults.append(str(error)))

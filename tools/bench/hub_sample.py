@@ -3,8 +3,8 @@
     python -m tools.bench.hub_sample --config DIR/gateway.toml --vendor http://127.0.0.1:9999
 
 For pictures of the Hub's pages, and for looking at them. The books are right: `usage verify` and
-`books verify` find no fault. `DIR` was made by `init`; a scripted vendor at --vendor answers tests
-of channels.
+`books verify` find no fault. `init` creates `DIR`; a scripted vendor at --vendor answers tests of
+channels.
 """
 
 import json
@@ -44,7 +44,7 @@ DAYS = 30
 CALLS_A_DAY = 3_200
 BATCH_ROWS = 400
 SEED = 7
-PROBLEM_MS = 3 * HOUR_MS  # for so long the vendors with problems have had them
+PROBLEM_MS = 3 * HOUR_MS  # the age of the problems of some vendors
 PPM = 1_000_000
 PLAN, WINDOW, QUOTA_NANOS = "monthly", "month", 20 * 10**9
 
@@ -86,7 +86,7 @@ CATALOGUED: dict[str, tuple[int, int, list[dict[str, Any]]]] = {
     "gpt-5-mini": (400_000, 128_000, [{"when": {"tier": "flex"}, "factor": "0.5"}]),
     "kimi-k2": (262_144, 16_384, []),
 }
-# the operator's cost as a part of the list price; channels that are missing have none set
+# the operator's cost as a part of the list price; other channels have none
 COST_FACTORS = {
     **{"anthropic-main": "0.65", "anthropic-eu": "0.72", "openai-main": "0.7"},
     **{"openai-chat": "0.62", "gemini-main": "0.6", "deepseek": "0.74", "moonshot": "0.85"},
@@ -121,7 +121,7 @@ KEYS: dict[str, tuple[str, list[str], list[str], str | None, str, str, int]] = {
     "tablet": ("default", [], [], None, "", "", 0),
 }
 
-# share of 10,000 calls, outcome, status, code, message, what the vendor said
+# share of 10,000 calls, outcome, status, code, message, the vendor's own message
 FAULTS = (
     (36, "upstream_error", 429, "upstream_rate_limited", "All channels for model '{model}' are "
      "rate limited. Try again in 38s.", "This request would exceed the rate limit of 2,000,000 "
@@ -144,7 +144,7 @@ MISSED_NAMES = ("claude-3.5-sonnet-latest", "gpt-4.1-2025-04-14", "gemini-2.5-pr
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """A key that calls."""
+    """A key that makes calls."""
 
     key_id: str
     name: str
@@ -156,7 +156,7 @@ class Caller:
 
 
 def document(vendor: str, starts_at: str) -> dict[str, list[dict[str, Any]]]:
-    """What `apply` would get."""
+    """Return the document for `apply`."""
     channels: dict[str, dict[str, Any]] = {}
     for model, (_, _, _, _, family, names) in MODELS.items():
         for name in names:
@@ -213,13 +213,13 @@ def document(vendor: str, starts_at: str) -> dict[str, list[dict[str, Any]]]:
 
 
 class Purse:
-    """A plan's quota of a month, then the wallet."""
+    """The payers of calls: a plan's monthly quota, then the wallet."""
 
     def __init__(self, subscription_id: str) -> None:
         self._id, self._left = subscription_id, defaultdict[str, int](lambda: QUOTA_NANOS)
 
     def charges(self, nanos: int, at_ms: int) -> tuple[Charge, ...]:
-        """Who pays an amount at a moment."""
+        """Return the charges of an amount at a time."""
         account, _ = quota_at(self._id, WINDOW, at_ms)
         by_plan = min(nanos, self._left[account])
         self._left[account] -= by_plan
@@ -228,7 +228,7 @@ class Purse:
 
 
 def callers(db: peewee.Database) -> tuple[str, list[Caller], list[int]]:
-    """The user's id, the keys that call, and how much each of them does."""
+    """Return the user's id, the keys that make calls, and the share of each in the calls."""
     [(user_id,)] = raw_rows(db, User.select(User.id).where(User.name == "alice"))
     ids = dict(raw_rows(db, ApiKey.select(ApiKey.name, ApiKey.id)))
     found, shares = [], []
@@ -245,7 +245,8 @@ def callers(db: peewee.Database) -> tuple[str, list[Caller], list[int]]:
 
 
 def records(db: peewee.Database, end_ms: int) -> Iterator[UsageRecord]:
-    """The calls of the last DAYS days, in order of their start; fewer of them by night."""
+    """Yield the calls of the last DAYS days, in order of their start, with fewer of them at
+    night."""
     chance = random.Random(SEED)
     user_id, keys, shares = callers(db)
     [(subscription_id,)] = raw_rows(db, Subscription.select(Subscription.id))
@@ -309,7 +310,8 @@ def _record(
 
 
 def _fault(chance: random.Random, model: str, age_ms: int) -> tuple[Any, ...] | None:
-    """How this call fails, if it does: more often lately, at the vendors that have problems."""
+    """Return the fault of this call, or None. Faults are more frequent lately, at the vendors that
+    have problems."""
     if age_ms < PROBLEM_MS and model == "qwen3-coder-plus":
         return FAULTS[1]
     if age_ms < PROBLEM_MS and model == "gpt-5-codex" and chance.random() < 0.3:
@@ -323,7 +325,7 @@ def _fault(chance: random.Random, model: str, age_ms: int) -> tuple[Any, ...] | 
 
 
 def _relay(made: UsageRecord, chance: random.Random, model: str, family: str) -> None:
-    """The call reaches its channel, now and then at the second try."""
+    """Let the call reach its channel, sometimes only at the second try."""
     names = MODELS[model][5] if model in MODELS else ("anthropic-main",)
     made.upstream_family, made.upstream_model = family, f"{model}-2026-01-15"
     made.ttft_ms = int(min(chance.lognormvariate(6.4, 0.6), 20_000))
@@ -349,7 +351,7 @@ def _catalogued(name: str) -> dict[str, Any]:
 
 
 def _charge(made: UsageRecord, chance: random.Random, prices: Rate, multiplier_ppm: int) -> None:
-    """Tokens, times and cost of a call that was answered."""
+    """Set tokens, times and cost of an answered call."""
     read = int(chance.lognormvariate(7.4, 0.9))
     output = int(min(chance.lognormvariate(5.9, 1.0), 9_000))
     cached = made.call.family in ("messages", "responses") and chance.random() < 0.7
@@ -382,7 +384,7 @@ def _prices(model: str) -> Rate:
 
 
 def fill(db: peewee.Database, end_ms: int) -> int:
-    """Book the calls, as the writer does; how many there are."""
+    """Book the calls, as the writer does. Return their number."""
     batch: list[UsageRecord] = []
     booked = 0
 
@@ -404,7 +406,7 @@ def fill(db: peewee.Database, end_ms: int) -> int:
 
 
 def _open_early(db: peewee.Database, at_ms: int) -> None:
-    """The wallet's first line, and the keys, are older than the calls."""
+    """Make the wallet's first line and the keys older than the calls."""
     opening = LedgerLine.update(at_ms=at_ms).where(LedgerLine.kind == "credit")
     keys = ApiKey.update(created_ms=at_ms)
     transaction(db, lambda: (opening.execute(db), keys.execute(db)))
@@ -435,7 +437,7 @@ MESSAGES = (  # hours ago, kind, state, text, destination
 
 
 def fill_alerts(db: peewee.Database, cipher: Cipher, end_ms: int) -> None:
-    """Make rules of the gateway that do not fire now, and what they have sent."""
+    """Create rules of the gateway that do not fire now, and the messages that they have sent."""
     ids = []
     for name, kind, address in PLACES:
         fields = {"name": name, "kind": kind, "address": address}

@@ -3,16 +3,16 @@
     python -m tools.bench.hub_size
     python -m tools.bench.hub_size --store mysql://root@127.0.0.1:3307/bench --only errors
 
-Starts a MariaDB of its own and fills it as usage_records.py does, or takes a store, which it fills
-when it has no records; adds users, keys, models, channels and groups that the records name, and an
-audit log of AUDITED changes. Then a gateway serves it, with the Hub in its own process, and each
-page is opened once, as the busiest member and as an administrator; the Hub's memory is read
-MEMORY_AFTER_S later; and each page is asked for until it has ROUNDS answers.
+Starts its own MariaDB and fills it as usage_records.py does, or uses a store, which it fills if it
+has no records. Adds users, keys, models, channels and groups that the records name, and an audit
+log of AUDITED changes. Then it starts a gateway, with the Hub in its own process, and opens each
+page once, as the busiest member and as an administrator. It reads the Hub's memory MEMORY_AFTER_S
+later. Then it requests each page until it has ROUNDS answers.
 
-A line for each says: the median and the 95th percentile until the first byte, the first one ever,
-and until the last byte; of a request the time in the database and the CPU of the Hub; the bytes of
-the answer, compressed, and with the assets of a first visit. It ends with SLOW or LARGE beyond
-SLOW_MS and LARGE_BYTES.
+The line of each page has: the median and the 95th percentile until the first byte, the first one
+ever, and until the last byte; of a request, the time in the database and the CPU of the Hub; the
+bytes of the answer, compressed, and with the assets of a first visit. It ends with SLOW or LARGE
+beyond SLOW_MS and LARGE_BYTES.
 """
 
 import contextlib
@@ -132,7 +132,7 @@ def _make_up(db: peewee.Database) -> None:
 
 
 def _places(db: peewee.Database) -> dict[str, str]:
-    """Return the values of names in braces."""
+    """Return the values for names in braces."""
     [last] = history(db, Filters(user=MEMBER), 1)
     deep_ms = last["started_ms"] - 20 * DAY_MS
     changes = AuditRow.select(AuditRow.id).order_by(AuditRow.id.desc()).offset(AUDITED // 2)
@@ -146,7 +146,8 @@ def _places(db: peewee.Database) -> dict[str, str]:
 
 @dataclass(slots=True)
 class PageTimes:
-    """Of the answers to one page: seconds until first and last byte, the bytes of the first."""
+    """The times of the answers to one page: seconds until first and last byte, the bytes of the
+    first."""
 
     first_s: list[float] = field(default_factory=list)
     whole_s: list[float] = field(default_factory=list)
@@ -170,7 +171,7 @@ class PageTimes:
 
 
 class Visitor:
-    """One signed-in user without a cache."""
+    """A signed-in user without a browser cache."""
 
     def __init__(self, port: int, cookie: str) -> None:
         self._port = port
@@ -178,8 +179,8 @@ class Visitor:
         self._headers["Accept-Encoding"] = "gzip"
 
     def ask(self, path: str, times: PageTimes) -> bytes:
-        """Ask for a page, then for the sums that it leaves for later, and add its times; of an
-        export, until the first piece."""
+        """Request a page, then the sums that it loads later, and add its times. For an export, stop
+        after the first chunk."""
         connection = http.client.HTTPConnection(HOST, self._port, timeout=60)
         try:
             begun = time.perf_counter()
@@ -200,7 +201,7 @@ class Visitor:
         return text
 
     def first_visit(self, path: str, times: PageTimes) -> None:
-        """Ask for a page and its assets, and count their bytes."""
+        """Request a page and its assets, and count their bytes."""
         text, sizes = self.ask(path, times), {"": times.size}
         ahead = [match.decode() for match in _ASSET.findall(text)] if b"<html" in text else []
         while ahead:
@@ -232,7 +233,7 @@ def _memory_mib(pid: int) -> float:
 
 @contextlib.contextmanager
 def _hub(url: str) -> Iterator[tuple[int, int]]:
-    """Start a gateway on a store; yield the port and the process of its Hub."""
+    """Start a gateway on a store. Yield the port and the process of its Hub."""
     port = free_port()
     settings = {"hub.enabled": "true", "hub.port": port, "store.url": url, "server.workers": 1}
     with tempfile.TemporaryDirectory() as folder:

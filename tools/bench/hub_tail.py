@@ -2,8 +2,8 @@
 
     python -m tools.bench.hub_tail --viewers 100
 
-Makes a SQLite store in a folder of its own, serves the Hub over it in this process, and books calls
-as the writer does while so many viewers look on, half of them at the calls of one key only.
+Creates a SQLite store in its own folder, serves the Hub over it in this process, and books calls as
+the writer does while the viewers watch, half of them only the calls of one key.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ def _record(number: int) -> UsageRecord:
 
 
 def book(url: str, seconds: float, batch: int, booked: dict[str, float]) -> None:
-    """Book `batch` calls each BATCH_S; note when each was booked, by id."""
+    """Book `batch` calls every BATCH_S, and record the time of each by its id."""
     until, number = time.monotonic() + seconds, 0
     with store(url) as db:
         while time.monotonic() < until:
@@ -79,7 +79,7 @@ async def _run(site: Site, url: str, viewers: int, seconds: float, batch: int) -
     admins = -(-viewers // VIEWERS_OF_USER_MAX)
     cookies = [session_of(site.db, f"admin-{number}") for number in range(admins)]
     queries = ("", f"?key_id={1:026}")
-    first = [_record(0), _record(1)]  # so that the key is known
+    first = [_record(0), _record(1)]  # makes the key known
     transaction(site.db, lambda: apply_records(site.db, first, now_ms()))
     looking = [
         asyncio.create_task(_look(port, cookies[number % admins], queries[number % 2], seen))

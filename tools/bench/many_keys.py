@@ -2,9 +2,9 @@
 
     python -m tools.bench.many_keys --folder /tmp/many --keys 100000
 
-Makes a store of 200 channels, 200 models, 50 groups and many users with a wallet and a key each,
+Creates a store of 200 channels, 200 models, 50 groups and many users with a wallet and a key each,
 starts a gateway of one worker in front of the scripted vendor, and makes one call with each of some
-keys, one after the other. A reload is timed in this process, beside a thread that wants to run.
+keys, one after the other. A reload is timed in this process, while another thread wants to run.
 """
 
 import http.client
@@ -37,11 +37,12 @@ BATCH_ROWS = 5_000
 RELOADS = 20
 READY_WAIT_S = 120
 FAMILY = "chat_completions"
-WARM_UP = 200  # calls of one key first, so that everything but keys is loaded
+WARM_UP = 200  # calls of one key first, so that everything except keys is loaded
 
 
 def catalog(url: str) -> dict[str, Any]:
-    """A document in which each group may use every model, and each model has some channels."""
+    """Return a document in which each group may use every model, and each model has some
+    channels."""
     groups = [f"group-{number}" for number in range(GROUPS)]
     served: list[dict[str, str]] = [{} for _ in range(CHANNELS)]
     for number in range(MODELS):
@@ -68,7 +69,7 @@ def catalog(url: str) -> dict[str, Any]:
 
 
 def add_keys(db: peewee.Database, count: int, pepper: str) -> list[str]:
-    """Insert `count` users with a wallet and a key each; returns the secrets."""
+    """Insert `count` users with a wallet and a key each. Return the secrets."""
     query = 'SELECT "id" FROM "groups" ORDER BY "name"'
     groups = [row[0] for row in transaction(db, lambda: execute(db, query).fetchall())]
     secrets = [make_secret() for _ in range(count)]
@@ -112,13 +113,13 @@ def _insert(db: peewee.Database, rows: list[dict[str, tuple[Any, ...]]]) -> None
 
 
 def pss_mib(pids: list[int]) -> float:
-    """Memory of processes in MiB, shared pages counted once."""
+    """Return the memory of processes in MiB, with shared pages counted once."""
     lines = (Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines() for pid in pids)
     return sum(int(line.split()[1]) for text in lines for line in text if line[:4] == "Pss:") / 1024
 
 
 def call_each(port: int, secrets: list[str]) -> list[float]:
-    """Make one call with each key, on one connection; the milliseconds of each call."""
+    """Make one call with each key, on one connection. Return the milliseconds of each call."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
     times = []
     for number, secret in enumerate(secrets):
@@ -138,7 +139,8 @@ def call_each(port: int, secrets: list[str]) -> list[float]:
 
 
 def measure_reload(db: peewee.Database, cipher: Cipher) -> tuple[float, float, float]:
-    """(CPU of a reload, longest pause of another thread meanwhile, the same without one), in ms."""
+    """Return the CPU of a reload, the longest pause of another thread meanwhile, and the same
+    without a reload, in ms."""
     cpu: list[float] = []
     ended = threading.Event()
 
@@ -159,7 +161,7 @@ def measure_reload(db: peewee.Database, cipher: Cipher) -> tuple[float, float, f
 
 
 def _pauses(over: Any) -> list[float]:
-    """Return the excess, ms, of sleeps of 1 ms until `over`."""
+    """Return the excess of sleeps of 1 ms, in ms, until `over`."""
     pauses = [0.0]
     while not over():
         began = time.perf_counter()
@@ -169,7 +171,7 @@ def _pauses(over: Any) -> list[float]:
 
 
 def quantiles(times: list[float]) -> str:
-    """Median, 95 %, 99 % and the largest."""
+    """Return the median, 95 %, 99 % and the largest."""
     cuts = statistics.quantiles(times, n=100)
     return f"{cuts[49]:.1f} / {cuts[94]:.1f} / {cuts[98]:.1f} / {max(times):.1f} ms"
 

@@ -2,8 +2,8 @@
 
     python -m tools.bench.metrics
 
-Compares words of shared memory with counting in the process's own memory, as a worker would that
-sends its counts over a pipe once a second. Minimum of five rounds, thread CPU.
+Compares words of shared memory with counts in the process's own memory, from which a worker would
+send them over a pipe once a second. Minimum of five rounds, thread CPU.
 """
 
 import json

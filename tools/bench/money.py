@@ -2,7 +2,7 @@
 
     python -m tools.bench.money --store sqlite:////tmp/bench.db
 
-Each figure is the minimum of several rounds. The store is made when it is missing; one user's
+Each figure is the minimum of several rounds. The store is created if it is missing. One user's
 wallet has a warm lease, as in a worker under load.
 """
 
@@ -96,7 +96,7 @@ def _record(call_id: str, facts: CallFacts, charges: tuple[Charge, ...]) -> Usag
 
 
 class Bench:
-    """Runs the steps of a call, in their order, for CALLS calls a round; keeps the best times."""
+    """The steps of a call, run in their order for CALLS calls a round. Keeps the best times."""
 
     def __init__(self, db: peewee.Database, folder: Path) -> None:
         self.db = db

@@ -2,10 +2,10 @@
 
     python -m tools.bench.routing
 
-200 channels and 200 models, each model served by one channel, by three, or by all (the worst case);
-all healthy, or some circuits open; without limits, with those of the caller, with those of channel
-and upstream key. A call takes its limits, is planned, begins its attempt, gets its first bytes,
-ends.
+200 channels and 200 models. Each model is served by one channel, by three, or by all (the worst
+case); all are healthy, or some circuits are open; without limits, with those of the caller, or with
+those of channel and upstream key. A call takes its limits, is planned, begins its attempt, gets its
+first bytes, and ends.
 """
 
 import logging
@@ -41,12 +41,12 @@ LIMITS = {
 
 
 def with_prefix(prefix: str, limits: dict[str, int]) -> dict[str, int]:
-    """The limits, with a prefix to their names."""
+    """Return the limits with a prefix before their names."""
     return {prefix + name: value for name, value in limits.items()}
 
 
 def snapshot(serving: int, limits: dict[str, int]) -> Snapshot:
-    """A catalog in which `serving` channels serve each model."""
+    """Return a catalog in which `serving` channels serve each model."""
     models = [f"model-{number}" for number in range(MODELS)]
     served: list[dict[str, str]] = [{} for _ in range(CHANNELS)]
     for place, model in enumerate(models):
@@ -99,7 +99,7 @@ def requests(catalog: Snapshot) -> list[RoutingRequest]:
 
 
 def measure(serving: int, every: int | None, which: str) -> float:
-    """Microseconds of thread CPU a call, the minimum of some rounds."""
+    """Return the microseconds of thread CPU a call, the minimum of some rounds."""
     of_key, of_user, of_group, of_channel = LIMITS[which]
     catalog, chance = snapshot(serving, of_channel), random.Random(1).random
     health, limits = Health(chance), Limits(private_cells())
@@ -127,7 +127,7 @@ def one_call(
     limits: Limits,
     health: Health,
 ) -> None:
-    """The steps of a streamed call, with a stopped clock. `caller`: with limits."""
+    """Run the steps of a streamed call with a stopped clock. `caller`: use its limits."""
     slots, model = None, request.model
     if caller is not None:
         _, slots = limits.enter(*caller, request.demand)
@@ -150,7 +150,7 @@ def one_call(
 
 
 def main() -> None:
-    """Prints a table."""
+    """Print a table."""
     logging.disable(logging.WARNING)  # each opened circuit is logged
     for serving in (1, 3, CHANNELS):
         for every, state in ((None, "all healthy"), (20, "5 % failing"), (3, "a third failing")):

@@ -1,10 +1,11 @@
-"""Times the status of channels: what a page or `channel list` asks for.
+"""Times the status of channels, as a page or `channel list` requests it.
 
     python -m tools.bench.status --store sqlite:////tmp/bench.db --channels 200 --models 200
 
-Makes a store with so many channels that serve `each` models, and sums for each channel and group:
-of the last minute, of 24 hours, of 30 days, and running ones. Asks for the status, and for the sums
-of 24 hours and 30 days from the rows of hours and days, as it would be done without running ones.
+Creates a store with these channels and models, each model served by `each` channels, and sums for
+each channel and group: of the last minute, of 24 hours and of 30 days, and running ones. Times the
+status, and the sums of 24 hours and 30 days from the rows of hours and days, as they would be read
+without running sums.
 """
 
 import random
@@ -70,7 +71,7 @@ def _fill(db: peewee.Database, channels: int, models: int, each: int) -> None:
 
 
 def _rows(pairs: list[tuple[str, str, str]]) -> Iterator[list[Row]]:
-    """Those of one span and time together."""
+    """Yield the rows, those of one span and time together."""
     chance, now_s = random.Random(1), now_ms() // 1000
     times = [(LAST_DAY, 0), (LAST_MONTH, 0), (MINUTE, now_s - now_s % MINUTE_S)]
     times += [(HOUR, now_s - now_s % HOUR_S - ago * HOUR_S) for ago in range(1, 25)]
@@ -85,7 +86,7 @@ def _rows(pairs: list[tuple[str, str, str]]) -> Iterator[list[Row]]:
 
 
 def _without_running(db: peewee.Database, scope: str, at_ms: int) -> list[tuple[Any, ...]]:
-    """The sums of the longer windows from the rows of hours and days."""
+    """Return the sums of the longer windows, computed from the rows of hours and days."""
     row, at_s = ChannelSums, at_ms // 1000
     sums = fn.JSON_ARRAY(*(fn.SUM(row._meta.fields[name]) for name in SUMS)).coerce(False)
     sums_rows = []

@@ -3,9 +3,10 @@
     python -m tools.bench.usage_records --store mysql://root@127.0.0.1:3306/bench --rows 10000000
 
 Makes the records of today and of DRAWN_DAYS whole days before it one by one, and their roll-ups as
-`usage rebuild` makes them; the earlier days are copies of these by the database, each call and its
-id so many days earlier, so that ten million take minutes. Costs, roll-ups, wallets and the ledger's
-lines agree: `usage verify` and `books verify` find no fault. The users themselves do not exist.
+`usage rebuild` makes them. The earlier days are copies that the database makes of these, with each
+call and its id moved back by days, so that ten million take minutes. Costs, roll-ups, wallets and
+the ledger's lines agree: `usage verify` and `books verify` find no fault. The users themselves do
+not exist.
 """
 
 import random
@@ -60,12 +61,12 @@ ERRORS = {
     "timeout": ("upstream_timeout", "no answer within 600 s"),
 }
 PRICES = plain_rate({"input": 2 * 10**9, "output": 8 * 10**9, "cache_read": 5 * 10**8})
-UNPAID_IN = 64  # one of so many milliseconds, of the refused calls
+UNPAID_IN = 64  # of the refused calls, those in one of this many milliseconds
 UPSTREAM_PERCENT = 70
-NO_MARGIN = "channel-7"  # its costs are not known
+NO_MARGIN = "channel-7"  # its costs are unknown
 BATCH_ROWS = 2_000
 DRAWN_DAYS = 2
-CREDIT_PERCENT = 120  # of what a user spends
+CREDIT_PERCENT = 120  # of a user's spending
 
 _ADD_LINE = (
     'INSERT INTO "ledger" ("id", "user_id", "kind", "amount", "balance_after", "idempotency_id",'
@@ -79,7 +80,8 @@ Spent = dict[tuple[int, str], int]
 
 
 def records(a_day: int, begin_ms: int, end_ms: int, seed: int) -> Iterator[UsageRecord]:
-    """Calls spread evenly over a time, in order of their start; the same seed makes the same.
+    """Yield calls spread evenly over a time, in order of their start. The same seed gives the same
+    calls.
 
     User n makes one n-th of the first one's calls, with two keys and three preferred models.
     """
@@ -142,7 +144,7 @@ def _record(call_id: str, at_ms: int, who: tuple[int, int], outcome: str) -> Usa
 
 
 def fill(db: peewee.Database, calls: Iterator[UsageRecord]) -> tuple[int, Spent]:
-    """Insert records; returns how many, and the nanos spent by day and user."""
+    """Insert records. Return their number, and the nanos spent by day and user."""
     count = 0
     spent: Spent = defaultdict(int)
     batch: list[UsageRecord] = []
@@ -169,8 +171,8 @@ def _insert(db: peewee.Database, batch: list[UsageRecord]) -> int:
 
 
 def copy_days(db: peewee.Database, drawn: Sequence[int], count: int) -> Iterator[tuple[int, int]]:
-    """Make `count` days before those that were drawn, as copies of them; yield each when it is
-    made, after the day that it is a copy of."""
+    """Make `count` days before the drawn ones, as copies of them. Yield each copied day and the new
+    one."""
     for statement in _FILLING if is_mysql(db) else ():
         execute(db, statement)
     for number in range(count):
@@ -202,7 +204,7 @@ def _copy_day(db: peewee.Database, table: Any, day: int, to_day: int) -> None:
 
 
 def write_books(db: peewee.Database, spent: Spent) -> None:
-    """Insert the ledger's day lines of what was spent, a credit before them, and the wallets. Of
+    """Insert the ledger's day lines for the spending, a credit before them, and the wallets. For
     one user in fifty the credit is just used up."""
     balances: dict[str, int] = defaultdict(int)
     for (_, user_id), nanos in spent.items():
@@ -230,8 +232,8 @@ def write_books(db: peewee.Database, spent: Spent) -> None:
 
 
 def fill_days(db: peewee.Database, rows: int, days: int, seed: int = 1) -> Iterator[str]:
-    """Make records of today and of `days` days before, their roll-ups and books, in a store with
-    a schema and no records; yield a line about each step when it is done."""
+    """Make records of today and of `days` days before, their roll-ups and books, in a store with a
+    schema and no records. Yield a line after each step."""
     end_ms, begun = now_ms(), time.monotonic()
     today_ms = day_begin_ms(day_at(end_ms))
     first_ms, drawn_days = today_ms - days * DAY_MS, min(days, DRAWN_DAYS)

@@ -23,15 +23,15 @@ from store.values.usage_record import to_public
 from tools.bench.harness import elapsed_ms, peak_kib, store, store_option
 
 TURNS = 3
-# The busiest user, one in the middle, the last; models they use often, rarely and never; the most
-# and the least frequent outcome.
+# The busiest user, one in the middle, the last; models used often, rarely and never; the most and
+# the least frequent outcome.
 USERS = ("user-0", "user-30", "user-999")
 MODELS = ("model-0", "model-7", "model-15")
 OUTCOMES = ("ok", "gateway_lost")
 
 
 def page_figures(db: peewee.Database, size: int) -> None:
-    """Pages of `size` records."""
+    """Time pages of `size` records."""
     choices = [
         Filters(user=user, model=model, outcome=outcome)
         for user in USERS
@@ -48,7 +48,7 @@ def page_figures(db: peewee.Database, size: int) -> None:
 
 
 def sum_figures(db: peewee.Database) -> None:
-    """Sums, as of `usage stats`."""
+    """Time sums, as of `usage stats`."""
     _slowest("day x model, all days", [lambda: stats(db, ["day", "model"], Filters())])
     busiest = Filters(user="user-0")
     _slowest("day x model of the busiest user", [lambda: stats(db, ["day", "model"], busiest)])
@@ -56,7 +56,7 @@ def sum_figures(db: peewee.Database) -> None:
 
 
 def lookup_figures(db: peewee.Database) -> None:
-    """Look-ups of `usage show` and filters by error code, from the newest record back."""
+    """Time look-ups of `usage show` and filters by error code, from the newest record back."""
     [newest] = tail(db, Filters(), 1)
     now_ms = newest["started_ms"]
     since_ms = now_ms - LOOK_BACK_MS
@@ -80,13 +80,13 @@ def _second_page(db: peewee.Database, filters: Filters, size: int) -> Callable[[
 def _slowest(name: str, works: list[Callable[[], Sized]]) -> None:
     times: list[float] = []
     for work in works:
-        work()  # warm
+        work()  # to warm up
         times += [taken_ms for taken_ms, _ in elapsed_ms(work, TURNS)]
     click.echo(f"{name}: {max(times):.1f} ms (best {min(times):.1f})")
 
 
 def export_rate(db: peewee.Database, rows: int) -> None:
-    """Print the records exported as JSON lines in a second, and the memory that takes."""
+    """Print the records exported as JSON lines in a second, and the memory used."""
     begun, before = time.perf_counter(), peak_kib()
     size = count = 0
     for row in itertools.islice(export_rows(db, Filters()), rows):

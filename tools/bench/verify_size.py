@@ -1,4 +1,4 @@
-"""Times the verification of a store made by bench.usage_records, and the memory it takes.
+"""Times the verification of a store made by bench.usage_records, and its memory.
 
     python -m tools.bench.verify_size --store sqlite:////tmp/bench.db
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from tests.support.client import exchange
 from tests.support.gateway import Gateway
 
-SETTLE_S = 6.0  # longer than the 5 s within which a death is early, and so followed by a pause
+SETTLE_S = 6.0  # more than 5 s: earlier deaths are followed by a pause
 PATIENCE_S = 60.0
 TRY_AGAIN_S = 0.01
 
@@ -62,7 +62,7 @@ def _busy(count: int) -> Iterator[list[int]]:
 
 
 def _round(gateway: Gateway, loops: list[int]) -> tuple[float, float]:
-    """Seconds from SIGKILL to the first answer, and the new worker's CPU until then."""
+    """Return the seconds from SIGKILL to the first answer, and the new worker's CPU until then."""
     _signal(loops, signal.SIGSTOP)
     time.sleep(SETTLE_S)
     (pid,) = gateway.worker_pids()

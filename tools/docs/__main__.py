@@ -1,4 +1,4 @@
-"""`make docs`: writes the files that are generated from the code. A test keeps them up to date."""
+"""`make docs`: the writer of the files that are generated from the code. A test compares them."""
 
 import importlib
 import json
@@ -57,14 +57,14 @@ call succeeded. Dashboard: [conf/grafana.json](../conf/grafana.json); alerts:
 
 
 def main() -> None:
-    """Write the generated pages of docs/, and conf/gateway.toml."""
+    """Write the generated pages of docs/ and conf/gateway.toml."""
     for name, text in pages().items():
         (ROOT / name).write_text(text, encoding="utf-8")
         print(name)
 
 
 def pages() -> Mapping[str, str]:
-    """Return the generated files: path from the root, text."""
+    """Return the generated files: path from the root -> text."""
     return {
         "docs/settings.md": _settings_page(),
         "docs/cli.md": _cli_page(),

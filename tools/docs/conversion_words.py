@@ -1,6 +1,6 @@
-"""What requests may ask for, in words, and what it is called in each family. For conversions.
+"""Descriptions of what requests may ask for, and its name in each family. For conversions.
 
-The features are those of adapters/ir/request.py; a family without a name for one cannot ask for it.
+The features are those of adapters/ir/request.py. A family without a name for one cannot ask for it.
 """
 
 from collections.abc import Mapping
@@ -11,8 +11,8 @@ from adapters.ir.request import Feature
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A feature in words, and its fields by family: chat completions, responses, messages,
-    generate-content; "" where it has none."""
+    """The description of a feature, and its fields by family: chat completions, responses,
+    messages, generate-content. "" if a family has none."""
 
     words: str
     chat_completions: str
@@ -179,7 +179,7 @@ FEATURES: Mapping[Feature, Named] = {
     ),
 }
 
-# The cases of the matrix, as tests/translation/cases.py names them.
+# The cases of the matrix, by their names in tests/translation/cases.py.
 CASES: Mapping[str, str] = {
     "text": "a text",
     "multi_turn": "a history of turns",

@@ -1,7 +1,7 @@
-"""docs/conversions.md: what a translation between two families carries. For docs.py.
+"""The generator of docs/conversions.md: what a translation between two families carries.
 
-Made from the verdicts of the codecs, the table of models, and the table of what the matrix of
-tests has found (tests/translation/table.json).
+Made from the verdicts of the codecs, the table of models, and the results of the matrix of tests
+(tests/translation/table.json).
 """
 
 import json
@@ -151,7 +151,7 @@ streamed; `plain`, `stream`: only so; ✗: neither; an empty cell: that client h
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the whole page."""
     lines = [_HEAD]
     for client in CODECS:
         for upstream, codecs in CODECS.items():
@@ -181,7 +181,7 @@ def _losses(client: str, codec: UpstreamCodec) -> Iterator[str]:
 
 
 def _exceptions(codec: UpstreamCodec) -> Mapping[Feature, list[str]]:
-    """The verdicts that one trait alone changes, and to what."""
+    """Return the verdicts that a single trait changes, each with its new value."""
     found: dict[Feature, list[str]] = {}
     for name, value in _other_values():
         traits = msgspec.structs.replace(Traits(), **{name: value})
@@ -194,7 +194,7 @@ def _exceptions(codec: UpstreamCodec) -> Mapping[Feature, list[str]]:
 
 
 def _other_values() -> Iterator[tuple[str, Any]]:
-    """Each trait with each value that is not its default, of those that are words."""
+    """Yield each trait that is a word or boolean, with each value other than its default."""
     default = Traits()
     for name, kind in get_type_hints(Traits).items():
         usual = getattr(default, name)

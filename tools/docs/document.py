@@ -1,4 +1,6 @@
-"""docs/document.md: what the document of `apply` can hold, made from its types. For docs.py."""
+"""The generator of docs/document.md: the possible content of the document of `apply`, from its
+types.
+"""
 
 from collections.abc import Iterator
 from typing import Any
@@ -146,7 +148,7 @@ price of the last column, a request gets 403 `feature_unpriced`, for hosted tool
 
 
 def page() -> str:
-    """The text of docs/document.md."""
+    """Return the text of docs/document.md."""
     lines = [_HEAD]
     for kind, spec in KINDS.items():
         lines += [f"## {kind}", "", f"`[[{kind}]]`: {spec.about}", ""]

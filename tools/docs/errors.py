@@ -1,5 +1,6 @@
-"""The generator of docs/errors.md: every condition as each family answers it and as its SDK raises
-it. The text around the tables is errors.md beside this file."""
+"""The generator of docs/errors.md: every condition with each family's answer and the exception of
+its SDK. The text around the tables is errors.md in this folder.
+"""
 
 import json
 from collections.abc import Callable, Mapping
@@ -24,7 +25,7 @@ REQUEST_ID = "01ABC"
 
 @dataclass(frozen=True)
 class Row:
-    """The remedy for a condition, and the arguments of the fault that is its example."""
+    """The remedy for a condition, and the arguments of its example fault."""
 
     remedy: str
     fault: Mapping[str, Any] = field(default_factory=dict)
