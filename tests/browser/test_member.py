@@ -169,8 +169,16 @@ def test_a_secret_that_was_not_copied_asks_before_it_is_left(visit):
     assert asked == ["beforeunload"]
     make(page, "asks-not")
     leave(page)
-    page.goto("/keys")
+    page.goto("/account")
     assert asked == ["beforeunload"]
+    page.get_by_role("button", name="Create token").click()
+    page.locator(".secret").click()
+    page.goto("/account")
+    assert asked == ["beforeunload"] * 2
+    page.get_by_role("button", name="Create token").click()
+    page.get_by_role("link", name="I have stored it").click()
+    expect(page.locator(".secret")).to_have_count(0)
+    assert asked == ["beforeunload"] * 2
 
 
 def test_snippets_of_each_client_and_a_test_call(visit):

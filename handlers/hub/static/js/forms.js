@@ -1,4 +1,4 @@
-// Forms: no second submission while the first is in flight; typed confirmations.
+// Forms: no second submission while the first is in flight; typed confirmations; secrets shown once.
 
 /** Shows the pressed button of a form as busy until the page is left. */
 export function onBusySubmit(event) {
@@ -30,4 +30,19 @@ export function release(form, button) {
 export function checkMatch(input) {
   const button = input.form?.querySelector("button:not([type='button'])");
   if (button) button.disabled = input.value !== input.dataset.match;
+}
+
+/** Asks before a page with a new secret is left, until it was copied, downloaded or said to be stored. */
+export function guardSecret() {
+  const secret = document.querySelector("[data-secret]");
+  if (!secret) return;
+  let stored = false;
+  for (const name of ["sluice:copied", "submit"]) secret.addEventListener(name, () => { stored = true; });
+  secret.addEventListener("click", (event) => {
+    const sign = event.target.closest("[data-stored]");
+    if (sign) stored = sign.checked ?? true;
+  });
+  window.addEventListener("beforeunload", (event) => {
+    if (!stored) event.preventDefault();
+  });
 }

@@ -5,7 +5,7 @@ import { onCopy } from "./copy.js";
 import { onKey } from "./keyboard.js";
 import { focusWrong, onSheetClick, onSheetSubmit, onStep, watchHistory } from "./sheets.js";
 import { onSoftChange, onSoftClick, onSoftInput, onSoftSubmit } from "./visit.js";
-import { checkMatch, onBusySubmit } from "./forms.js";
+import { checkMatch, guardSecret, onBusySubmit } from "./forms.js";
 import { onOver, onRowClick } from "./rows.js";
 import { startToasts } from "./toast.js";
 import { goOn } from "./session.js";
@@ -52,5 +52,6 @@ function closeMenus(target) {
 
 prepare(document);
 focusWrong(document);
+guardSecret();
 startToasts();
 watchHistory();

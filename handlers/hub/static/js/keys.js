@@ -1,24 +1,7 @@
-// A page with a new secret asks before it is left; a test call shows its result in place.
+// A test call shows its result in place; a secret that is pasted fills the snippets.
 import { fetchPage } from "./visit.js";
 import { release, setBusy } from "./forms.js";
 import { onFailure } from "./session.js";
-
-let stored = false;
-
-function markStored() {
-  stored = true;
-}
-
-function guard(secret) {
-  secret.addEventListener("sluice:copied", markStored);
-  secret.querySelector("form").addEventListener("submit", markStored);
-  document.getElementById("stored").addEventListener("change", (event) => {
-    stored = event.target.checked;
-  });
-  window.addEventListener("beforeunload", (event) => {
-    if (!stored) event.preventDefault();
-  });
-}
 
 async function onTest(event) {
   const form = event.target.closest("form[data-test]");
@@ -81,8 +64,6 @@ function keepSecret() {
   fillSnippets(field);
 }
 
-const secret = document.querySelector("[data-secret]");
-if (secret) guard(secret);
 document.addEventListener("submit", onTest, { capture: true });
 document.addEventListener("change", onClientChoice);
 document.addEventListener("input", onSecret);

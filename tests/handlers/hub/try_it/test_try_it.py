@@ -188,10 +188,11 @@ def test_two_models_answer_one_question(alice, key, relay):
 def test_a_refusal_says_why_and_the_way_out(alice, key, relay, db, code, remedy):
     relay.status = 400
     if code:
-        refusal = {"outcome": "refused", "error_code": code, "status": 400}
+        refusal = {"outcome": "refused", "error_code": code, "status": 400, "output_tokens": 0}
         book(db, call(db, id=relay.call_id, cost_nanos=0, **refusal))
     page = send(alice)
     assert "HTTP 400" in page.text and "no &lt;b&gt;such" in page.text
+    assert "<span>0 in, 0 out</span>" not in page.text, "tokens are unknown"
     assert re.search(rf'<(button|a) [^>]*small"[^>]*>{remedy}</', page.text)
 
 
