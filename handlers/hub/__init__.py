@@ -1,2 +1,2 @@
-"""The API Hub: the web interface for people, and its JSON API. A second Tornado application in a
-process of its own; it never relays a call."""
+"""The API Hub: the web interface and its JSON API. A second Tornado application in its own process,
+which never relays a call."""

@@ -1,4 +1,4 @@
-"""The routes of the Hub. Names in paths are percent-encoded: they may hold slashes."""
+"""The routes of the Hub. Names in paths are percent-encoded, because they may contain slashes."""
 
 from handlers.hub.access import account, sign_in
 from handlers.hub.admin import (

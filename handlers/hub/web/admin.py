@@ -19,7 +19,7 @@ from store.values.fields import Instant
 from store.values.texts import segment
 
 DEFAULT_ITEMS = 50
-MAX_ITEMS = 500  # of one page of a list
+MAX_ITEMS = 500  # on one page of a list
 
 
 def path_of(plural: str, name: str = "", action: str = "") -> str:
@@ -43,7 +43,8 @@ class AdminHandler(HubHandler):
         return Paging(self.limit(), argument("after", ""), argument("search", "").strip())
 
     async def edit(self, change: Callable[[Editor], Outcome], *, hashes: bool = False) -> Outcome:
-        """Make a change in the user's name; `hashes`: it may hash a password. Raises Failure."""
+        """Make a change as the signed-in user. `hashes`: True if it may hash a password. Raises
+        Failure."""
         actor, sealing = self.me.user, self.site.sealing
 
         def work(db: peewee.Database) -> Outcome:
@@ -58,12 +59,13 @@ class AdminApi(AdminHandler, Api):
     scope = change_scope = "admin"
 
     def body(self) -> dict[str, Any]:
-        """Return the JSON object; numbers keep their decimals: they may be money. Failure."""
+        """Return the request's JSON object. Numbers become Decimal because they may be money.
+        Raises Failure."""
         super().body()
         return json.loads(self.request.body, parse_float=Decimal) if self.request.body else {}
 
     def fields(self, *names: str) -> dict[str, Any]:
-        """Return the JSON object of the request, of these fields only. Raises Failure."""
+        """Return the request's JSON object, which may have only these fields. Raises Failure."""
         body = self.body()
         for name in body:
             if name not in names:
@@ -72,7 +74,7 @@ class AdminApi(AdminHandler, Api):
         return body
 
     def flag(self, body: Mapping[str, Any], name: str) -> bool:
-        """Return a field of a body that is true or false, false without it. Raises Failure."""
+        """Return a boolean field of a body, or False if it is absent. Raises Failure."""
         value = body.get(name, False)
         if not isinstance(value, bool):
             raise invalid(name, f"{name} must be true or false")
@@ -81,9 +83,9 @@ class AdminApi(AdminHandler, Api):
 
 @dataclass(slots=True)
 class Confirmation:
-    """A question before something that cannot be undone: its effect, the name to type, where the
-    form goes, the text of its button, where it leads back to, a problem that is known before.
-    `takes_reason`: it also has a field for one."""
+    """The question before an irreversible action. `name`: what the user must type; `action`: the
+    form's target; `button`: the button's text; `back`: where the page leads back to; `problem`: a
+    known obstacle; `takes_reason`: show a field for a reason."""
 
     title: str
     effect: str
@@ -102,7 +104,7 @@ class AdminPage(AdminHandler, Page):
         super().show(template, **{"place": path_of, **values})
 
     def show_list(self, plural: str, part: ListPage, paging: Paging, **values: Any) -> None:
-        """Answer with a page of a list."""
+        """Render a page of a list."""
         defaults = {
             "plural": plural,
             "items": part.items,
@@ -115,18 +117,19 @@ class AdminPage(AdminHandler, Page):
         self.show(f"admin/{plural}.html", **{**defaults, **values})
 
     def done(self, word: str, path: str, undo: str = "", **values: object) -> None:
-        """Lead to a path with a toast, with its filters if the form stood there; `undo`: a path
-        that takes it back."""
+        """Redirect to `path` with a toast. If the form was sent from that page, keep its filters.
+        `undo`: the path that reverts the change."""
         self.say(self.words[f"admin.{word}"].format(**values), undo)
         self.redirect(self.page_before(path), status=HTTPStatus.SEE_OTHER)
 
     def done_switched(self, label: str, switch_path: str, path: str, *, enabled: bool) -> None:
-        """Lead to a path with a toast of what was enabled or disabled below `switch_path`."""
+        """Redirect to `path` with a toast that says what was enabled or disabled. The actions to
+        enable and disable it are below `switch_path`."""
         undo = f"{switch_path}/{'disable' if enabled else 'enable'}"
         self.done("done_enabled" if enabled else "done_disabled", path, undo, name=label)
 
     def submitted(self) -> Mapping[str, Sequence[str]]:
-        """Return the values of each field of the form that was sent."""
+        """Return the values of each field of the submitted form."""
         arguments = self.request.body_arguments
         return {
             name: [value.decode("utf-8", "replace") for value in values]
@@ -134,8 +137,8 @@ class AdminPage(AdminHandler, Page):
         }
 
     def form_values(self, fields: Sequence[str], failure: Failure | None) -> dict[str, Any]:
-        """Return for the template of a form what was typed and why it was refused; the refusal's
-        status becomes that of the answer."""
+        """Return the submitted values and their problems for the form's template. Sets the status
+        of the failure, if any."""
         if failure is not None:
             self.set_status(failure.status_code)
         return {
@@ -144,12 +147,13 @@ class AdminPage(AdminHandler, Page):
         }
 
     def problems_of(self, failure: Failure, fields: Sequence[str]) -> dict[str, str]:
-        """Return the problems of a refusal by field; "" (above the form) for others."""
+        """Return the problems of a failure by field; those of other fields under "", above the
+        form."""
         problems: dict[str, str] = {}
         for field, text in (failure.problems or {failure.field or "": failure.message}).items():
-            # Beside its field a problem need not name it.
+            # A problem shown next to its field need not name the field.
             short = beside(field, text)
-            # Of a price it names the meter, at which it is shown.
+            # A problem of a price begins with its meter, next to which it is shown.
             part = _PART_OF_PRICES.match(short) if field in ("price", "rate") else None
             meter = part[0] if part else ""
             short = meter + self.in_words(short.removeprefix(meter))
@@ -165,14 +169,14 @@ _PART_OF_PRICES = re.compile(r"(?:rate \d+: )?(?:\w+: )?")
 
 
 class ActionPage(AdminPage):
-    """The target of a form: opened as a page, it leads to the page of the form, the list `plural`
-    or, if `of_object`, one of its objects."""
+    """The target of a form. A GET redirects to the page with the form: the list `plural` or, if
+    `of_object`, the page of the object."""
 
     plural = ""
     of_object = False
 
     def back(self, *names: str) -> str:
-        """Return the path of the page of the form."""
+        """Return the path of the page with the form."""
         return path_of(self.plural, names[0] if self.of_object else "")
 
     async def get(self, *names: str) -> None:
@@ -180,23 +184,23 @@ class ActionPage(AdminPage):
 
 
 class ConfirmationPage(AdminPage):
-    """A question before something that cannot be undone; it is done when its name is typed."""
+    """A question before an irreversible action, which the user confirms by typing a name."""
 
     confirmation: Confirmation
 
     async def prepare_question(self, *args: Any, **kwargs: Any) -> None:
-        """Ask the question, by `ask`. Raises Failure."""
+        """Set the question with `ask`. Raises Failure."""
         raise NotImplementedError
 
     async def confirmed(self, *args: Any, **kwargs: Any) -> None:
-        """Do it, and lead to what follows. Raises Failure."""
+        """Perform the action and redirect. Raises Failure."""
         raise NotImplementedError
 
     def ask(
         self, texts: tuple[str, str, str], typed: str, action: str, back: str, **values: str
     ) -> None:
-        """Set the question: `texts` are the names of its title and, third, its button, both with
-        `values`, and between them of its effect; `typed`: the name to type."""
+        """Set the question. `texts`: names of the texts of the title, the effect and the button;
+        `values` fill the title and the button. `typed`: the name to type."""
         title, effect, button = (self.words[text] for text in texts)
         title = title.format(**{"name": typed, **values})
         button = button.format(**values)

@@ -1,9 +1,9 @@
-"""Static assets of the pages, and the compression of answers.
+"""Static assets of the pages, and compression of responses.
 
-Assets are read once: the files of static/css are one sheet, sluice.css. Each is kept as it is and
-compressed; its address carries the digest of its content, so that browsers keep it for good.
-Answers of more than COMPRESSED_FROM_BYTES are compressed one by one, except event streams, whose
-events must not wait for a block to fill.
+Assets are read once. The files of static/css are joined into one style sheet, sluice.css. Each
+asset is kept both plain and compressed. Its URL has the digest of its content, so that browsers can
+cache it indefinitely. Responses larger than COMPRESSED_FROM_BYTES are compressed as they are sent,
+except event streams, whose events must not wait until a block is full.
 """
 
 import functools
@@ -29,14 +29,14 @@ TYPES: Mapping[str, str] = {
     ".js": "text/javascript",
     ".svg": "image/svg+xml",
 }
-"""By suffix; the system's list of all types would take half a MiB."""
+"""By suffix. The system's list of all types would take half a MiB."""
 FOREVER = "public, max-age=31536000, immutable"
-AGAIN = "no-cache"  # kept, and asked for again: imports between modules carry no digest
+AGAIN = "no-cache"  # cached but revalidated: imports between modules have no digest
 
 
 @dataclass(frozen=True, slots=True)
 class Asset:
-    """A static file: its type, its bytes plain and compressed, the digest of the plain ones."""
+    """A static file: its type, its plain and compressed bytes, the digest of the plain ones."""
 
     content_type: str
     plain: bytes
@@ -45,7 +45,7 @@ class Asset:
 
 
 def make_asset(name: str, content: bytes) -> Asset:
-    """Return the asset of a file's name and content."""
+    """Return the asset for a file's name and content."""
     content_type = TYPES.get(Path(name).suffix, "application/octet-stream")
     digest = hashlib.sha256(content).hexdigest()[:DIGEST_CHARS]
     return Asset(content_type, content, gzip.compress(content, mtime=0), digest)
@@ -53,7 +53,8 @@ def make_asset(name: str, content: bytes) -> Asset:
 
 @functools.cache
 def read_assets(folder: str) -> Mapping[str, Asset]:
-    """Return the assets of a folder by their path within it; those of the sheet only as one."""
+    """Return the assets of a folder by relative path. The style sheet's source files appear only as
+    one asset."""
     root = Path(folder)
     contents = {
         path.relative_to(root).as_posix(): path.read_bytes()
@@ -65,7 +66,8 @@ def read_assets(folder: str) -> Mapping[str, Asset]:
 
 
 def _read_sheet(folder: Path) -> bytes:
-    """Return the source files of the sheet: SHEET_FIRST in this order, then the rest by name."""
+    """Return the joined source files of the style sheet: SHEET_FIRST in this order, then the others
+    by name."""
     names = sorted(path.name for path in folder.glob("*.css"))
     later = [name for name in names if name not in SHEET_FIRST]
     return b"\n".join((folder / name).read_bytes() for name in (*SHEET_FIRST, *later))
@@ -87,7 +89,7 @@ class StaticAsset(Logged):
     def make_static_url(
         cls, settings: dict[str, Any], path: str, include_version: bool = True
     ) -> str:
-        """Return the address of an asset with its digest."""
+        """Return the URL of an asset with its digest."""
         address = f"/static/{path}"
         if not include_version:
             return address
@@ -110,12 +112,12 @@ class StaticAsset(Logged):
     head = get
 
     def compute_etag(self) -> str | None:
-        """Return the tag of the asset, weak: it is that of the plain and the compressed bytes."""
+        """Return the asset's ETag. It is weak because plain and compressed bytes share it."""
         return f'W/"{self._digest}"'
 
 
 class Compression(GZipContentEncoding):
-    """Compression of answers for clients that take it."""
+    """Compression of responses for clients that accept it."""
 
     MIN_LENGTH = COMPRESSED_FROM_BYTES
 

@@ -1,7 +1,8 @@
 """The bases of all handlers of the Hub: the user, security headers, pages, API endpoints, errors.
 
-A page needs a session and redirects to the sign-in without one; an endpoint of the JSON API takes a
-session or a token and answers 401. Each answers errors in its own form.
+A page needs a session and redirects to the sign-in page without one. An endpoint of the JSON API
+accepts a session or a token and answers 401 without either. Pages answer errors as HTML, endpoints
+as JSON.
 """
 
 import functools
@@ -39,18 +40,18 @@ log = logging.getLogger("sluice.hub")
 SESSION_COOKIE = "sluice_session"
 TOAST_COOKIE = "toast"
 TOAST_S = 60
-COOKIE_DAYS = 365  # of theme, language and so on
-FORM_COOKIE = "_xsrf"  # of browsers without a session
+COOKIE_DAYS = 365  # for theme, language and other preferences
+FORM_COOKIE = "_xsrf"  # for browsers without a session
 LOGGED_PATH_CHARS = 200
 AUDIT_NAME_CHARS = 128
-NEXT_PATH_CHARS = 2048  # of the page that a sign-in leads back to
+NEXT_PATH_CHARS = 2048  # of the page to return to after signing in
 ACCEPT_LANGUAGE_CHARS = 256
-UNSEEN_HEADER = "X-Unseen"  # of a script that requests a page without showing it
+UNSEEN_HEADER = "X-Unseen"  # sent by a script that requests a page without showing it
 BUSY_WAIT_S = 2
-MAX_DIGITS = 9  # of a number in a query
+MAX_DIGITS = 9  # in a number in a query
 RETYPED = {"old": "old_password", "new": "new_password", "password": "password"}
-"""Fields that no page repeats, each with the name of its label."""
-RESENT = ("session_ended", "form_expired")  # refusals of forms that can be sent again as they are
+"""Fields whose values no page sends back, each with the name of its label."""
+RESENT = ("session_ended", "form_expired")  # errors whose form can be sent again
 THEMES = ("light", "dark")
 POLICY = "; ".join(
     (
@@ -64,16 +65,16 @@ POLICY = "; ".join(
 
 
 Routes = Sequence[tuple[str, type["HubHandler"]]]
-"""Paths as regular expressions, each with its handler."""
+"""Regular expressions of paths with their handlers."""
 
 
 class Logged(RequestHandler):
-    """A request whose log lines are bounded and without query: codes may stand there."""
+    """A request whose log lines are bounded and omit the query, which may contain codes."""
 
     def log_exception(
         self, typ: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None
     ) -> None:
-        """Log a fault of ours as an error, and what the client is answered for debugging."""
+        """Log internal errors at level ERROR, and those that the client is told about at DEBUG."""
         expected = isinstance(value, (HTTPError, StoreUnavailable, Busy))
         text = "%s %s failed: %s" if expected else "%s %s failed"
         level = logging.DEBUG if expected else logging.ERROR
@@ -83,19 +84,19 @@ class Logged(RequestHandler):
 
     @property
     def logged_path(self) -> str:
-        """Return the beginning of the path."""
+        """Return the first LOGGED_PATH_CHARS characters of the path."""
         return (self.request.path or "")[:LOGGED_PATH_CHARS]
 
 
 class HubHandler(Logged):
     """A request to the Hub."""
 
-    counts_as_use = True  # of its session, whose idle time starts over
+    counts_as_use = True  # resets the session's idle time
 
     def initialize(self, site: Site) -> None:
         self.site = site
         self.signed_in: SignedIn | None = None
-        # Of the task that answers this request.
+        # Context variables of the task that answers this request.
         audit.caller.set(self.address)
         party.set(network_of(self.address))
 
@@ -107,25 +108,25 @@ class HubHandler(Logged):
         self.clear_header("Server")
 
     async def head(self, *args: str) -> None:
-        """Answer as `get` does; the connection leaves the body out."""
+        """Answer as `get` does. The connection omits the body."""
         answered = self.get(*args)
         assert answered is not None
         await answered
 
     @functools.cached_property
     def address(self) -> str:
-        """Return the caller's address, as trusted proxies report it."""
+        """Return the client's address, as reported by trusted proxies."""
         forwarded = self.request.headers.get("X-Forwarded-For")
         return client_address(self.request.remote_ip or "", forwarded, self.site.trusted)
 
     @property
     def me(self) -> SignedIn:
-        """Return the user who has signed in."""
+        """Return the signed-in user."""
         assert self.signed_in is not None
         return self.signed_in
 
     async def find_session(self) -> None:
-        """Set the user whose session the cookie is, if any."""
+        """Set the user from the session cookie, if it is valid."""
         await self.site.read_base_url(time.monotonic())
         cookie = self.get_cookie(SESSION_COOKIE)
         unseen = self.request.method == "GET" and UNSEEN_HEADER in self.request.headers
@@ -141,13 +142,13 @@ class HubHandler(Logged):
 
     @functools.cached_property
     def xsrf_token(self) -> bytes:
-        """Return the token of this response's forms."""
+        """Return the token for the forms of this response."""
         owner = self._form_owner(new=True)
         return cross_site.make_form_token(self.site.cookie_secrets, owner).encode()
 
     def check_xsrf_cookie(self) -> None:
-        """Refuse a change that comes from a page of another site, or without the token of a form of
-        ours. Raises HTTPError 403."""
+        """Refuse a change sent by a page of another site, or without a valid form token. Raises
+        HTTPError 403."""
         headers, public_url = self.request.headers, self.site.settings.hub.public_url
         origin, site = headers.get("Origin"), headers.get("Sec-Fetch-Site")
         if cross_site.is_foreign(origin, site, headers.get("Host", ""), public_url):
@@ -155,13 +156,13 @@ class HubHandler(Logged):
         token = self.get_argument("_xsrf", "") or headers.get("X-Xsrftoken", "")
         if not cross_site.is_form_token(self.site.cookie_secrets, self._form_owner(), token):
             text = "the form's token is missing or of another session"
-            own = origin is not None or site is not None  # by the word of the browser
+            own = origin is not None or site is not None  # as the browser reports
             code = "form_expired" if own and self.resendable else "forbidden"
             raise Failure(HTTPStatus.FORBIDDEN, code, text)
 
     def _form_owner(self, *, new: bool = False) -> str:
-        """Return the owner of form tokens: a session, or a browser by a cookie of its own; empty
-        when it has neither. `new`: set the cookie then."""
+        """Return the owner of form tokens: the session or, without one, a cookie of the browser.
+        Empty if there is neither, unless `new`, which sets the cookie."""
         if session := self.get_cookie(SESSION_COOKIE):
             return f"session {session}"
         value = self.get_cookie(FORM_COOKIE, "")
@@ -174,11 +175,12 @@ class HubHandler(Logged):
 
     @property
     def resendable(self) -> bool:
-        """Return whether its forms may be sent again as they are after the next sign-in."""
+        """Return whether this page's form may be sent again unchanged after the user signs in
+        again."""
         return False
 
     def number(self, name: str, default: int, maximum: int) -> int:
-        """Return a whole number of the query, from 1 to `maximum`. Raises Failure."""
+        """Return an integer of the query, from 1 to `maximum`. Raises Failure."""
         text = self.get_query_argument(name, "") or str(default)
         digits = text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS
         if not digits or not 1 <= int(text) <= maximum:
@@ -186,28 +188,28 @@ class HubHandler(Logged):
         return int(text)
 
     async def store(self, work: Callable[..., Result], *args: Any, **named: Any) -> Result:
-        """Return `work(db, …)`, run in a thread of the store; its refusals are Failures."""
+        """Return `work(db, …)`, run in a store thread. Errors of the store become Failures."""
         return await self._as_failure(self.site.store(work, *args, **named))
 
     async def note(self, action: str, kind: str, name: str, **after: Any) -> None:
-        """Write an audit line for an act that changes nothing else in the store."""
+        """Write an audit line for an action that changes nothing else in the store."""
         actor = self.signed_in.user if self.signed_in is not None else "nobody"
-        # User input may hold half a character, which no database takes.
+        # User input may contain lone surrogates, which no database accepts.
         name = name[:AUDIT_NAME_CHARS].encode("utf-8", "replace").decode("utf-8")
         await self.store(audit.write, audit.Act(actor, action, kind, name, after=after))
 
     async def hashing(self, work: Callable[..., Result], *args: Any, **named: Any) -> Result:
-        """Return the same for work that hashes passwords."""
+        """Return the same as `store`, for work that hashes passwords."""
         return await self._as_failure(self.site.password(work, *args, **named))
 
     async def check_secret(
         self, throttle: Throttle, name: str, check: Callable[[], Awaitable[Result | None]]
     ) -> Result | None:
-        """Return the result of `check`, a try at the secret of `name`; None: it was wrong.
+        """Return the result of `check`, a try at the secret of `name`. None: the secret was wrong.
 
-        The try is counted before it is checked, since many at the same time would all be allowed
-        otherwise, and uncounted when the check fails. Raises TooManyTries, and whatever `check`
-        raises.
+        The try is counted before the check, since otherwise many simultaneous tries would all be
+        allowed. If the check raises an error, the try is uncounted. Raises TooManyTries, and
+        whatever `check` raises.
         """
         address, at_s = self.address, time.monotonic()
         if wait_s := throttle.wait_s(name, address, at_s):
@@ -237,7 +239,7 @@ class HubHandler(Logged):
             raise failure from None
 
     def failure(self, exc_info: Any) -> "Failure":
-        """Return the client's view of an exception; the log has the rest."""
+        """Return what the client may know of an exception. The log has the rest."""
         error = exc_info[1] if exc_info else None
         if isinstance(error, Failure):
             return error
@@ -260,25 +262,25 @@ class HubHandler(Logged):
 
 
 class Failure(HTTPError):
-    """An error with its code and message; `wait_s`: until the same may be tried again."""
+    """An error with its code and message. `wait_s`: seconds until a retry is allowed."""
 
     def __init__(
         self, status: int, code: str, message: str, field: str | None = None, wait_s: int = 0
     ) -> None:
-        # A name in a request may hold half a character, which no log takes.
+        # A name in a request may contain lone surrogates, which no log accepts.
         message = message.encode("utf-8", "replace").decode("utf-8")
         super().__init__(status, message)
         self.code, self.message, self.field, self.wait_s = code, message, field, wait_s
-        self.problems: dict[str, str] = {}  # what is wrong with each field, if more is known
+        self.problems: dict[str, str] = {}  # problems by field, if known
 
 
 def invalid(field: str | None, message: str) -> Failure:
-    """Return the 400 for a field with a value that cannot be."""
+    """Return the 400 for a field with an invalid value."""
     return Failure(HTTPStatus.BAD_REQUEST, "invalid", message, field)
 
 
 def amount(field: str, text: str, problem: str = "amount: {}") -> int:
-    """Return an amount of money in nanos. Raises Failure with the problem of its field."""
+    """Return an amount of money in nanos. Raises Failure with the problem of `field`."""
     try:
         return parse_money(text)
     except AmountError as error:
@@ -286,8 +288,8 @@ def amount(field: str, text: str, problem: str = "amount: {}") -> int:
 
 
 def _is_sound(value: object) -> bool:
-    """Return whether all texts in a value of JSON can be stored, logged and shown: JSON can write
-    half of a character, UTF-8 cannot."""
+    """Return whether all texts in a JSON value can be stored, logged and shown. JSON can encode
+    lone surrogates; UTF-8 cannot."""
     try:
         json.dumps(value, ensure_ascii=False).encode()
     except (UnicodeEncodeError, RecursionError):
@@ -296,7 +298,7 @@ def _is_sound(value: object) -> bool:
 
 
 class Page(HubHandler):
-    """A page for people; `public` ones need no session, `admin` ones an administrator's."""
+    """A page for people. `public` pages need no session; `admin` pages need an administrator's."""
 
     public = False
     admin = False
@@ -327,30 +329,30 @@ class Page(HubHandler):
 
     @functools.cached_property
     def zone(self) -> tzinfo:
-        """Return the viewer's time zone: UTC until the pages' script has set its cookie."""
+        """Return the viewer's time zone, or UTC until the pages' script has set its cookie."""
         return zones.zone_of(self.get_cookie(zones.COOKIE))
 
     def time_text(self, at_ms: int, form: str = "auto") -> str:
-        """Return a moment as the part Moment shows it, for titles."""
+        """Return a time as the part Moment formats it, for titles."""
         return zones.viewer_text(at_ms, form, self.zone, self.language)
 
     @property
     def words(self) -> Mapping[str, str]:
-        """Return the sentences of the page's language."""
+        """Return the texts in the page's language."""
         return strings(self.language)
 
     def in_words(self, message: str) -> str:
-        """Return a refusal in the page's language."""
+        """Return an error message of the store in the page's language."""
         return refusal_in_words(self.words, message)
 
     def say(self, text: str, undo: str = "", **fields: str) -> None:
-        """Show a toast on the next page, once; `undo`: a path that takes the change back when these
-        fields are posted to it."""
+        """Show a toast on the next page, once. `undo`: the path to which the toast's button posts
+        `fields` to revert the change."""
         self.carry(TOAST_COOKIE, TOAST_S, text=text, undo=undo, fields=fields)
 
     def page_before(self, *paths: str) -> str:
-        """Return the address of the page that a form was sent from, with its filters, if it is one
-        of these; else the first of them."""
+        """Return the URL, with its filters, of the page that the form was sent from if it is one of
+        `paths`; otherwise the first of `paths`."""
         before = urlsplit(self.request.headers.get("Referer", "")[:NEXT_PATH_CHARS])
         for path in map(urlsplit, paths):
             if path.path == before.path and not path.query:
@@ -358,7 +360,8 @@ class Page(HubHandler):
         return paths[0]
 
     def _toast(self) -> dict[str, Any] | None:
-        """Return the toast of this page, once; not to a script that only follows a form."""
+        """Return the toast for this page and clear it. None for a script that requests the page
+        without showing it."""
         unseen = self.request.method == "HEAD" or UNSEEN_HEADER in self.request.headers
         if unseen or not self.get_cookie(TOAST_COOKIE):
             return None
@@ -366,25 +369,25 @@ class Page(HubHandler):
         return self.carried(TOAST_COOKIE)
 
     def set_preference(self, name: str, value: str) -> None:
-        """Keep a choice of this browser in a cookie."""
+        """Store a preference of this browser in a cookie."""
         self.set_cookie(
             name, value, expires_days=COOKIE_DAYS, samesite="Lax", secure=self.site.secure
         )
 
     def carry(self, purpose: str, seconds: int, **values: Any) -> None:
-        """Set a sealed cookie of this name with these values, for a time."""
+        """Set an encrypted cookie with these values, valid for `seconds`. `purpose` is its name."""
         token = cross_site.seal(self.site.sealing.cipher, purpose, seconds, values)
         self.set_cookie(
             purpose, token, max_age=seconds, httponly=True, samesite="Lax", secure=self.site.secure
         )
 
     def carried(self, purpose: str) -> dict[str, Any] | None:
-        """Return the values of a sealed cookie; None when there is none, or it has expired."""
+        """Return the values of an encrypted cookie. None: there is none, or it is not valid."""
         token = self.get_cookie(purpose)
         return cross_site.unseal(self.site.sealing.cipher, purpose, token) if token else None
 
     def show(self, template: str, **values: Any) -> None:
-        """Answer with a page."""
+        """Render a page."""
         self.set_header("Vary", "Cookie, Accept-Language")
         theme = self.get_cookie("theme")
         self.render(
@@ -423,7 +426,8 @@ class Page(HubHandler):
 
 
 def or_refused(post: Post) -> Post:
-    """Make the POST of a form answer a Failure with its status, by `refuse(failure, *names)`."""
+    """Make the POST of a form answer a Failure by `refuse(failure, *names)`, with the failure's
+    status."""
 
     @functools.wraps(post)
     async def answered(page: Any, *names: str) -> None:
@@ -437,9 +441,9 @@ def or_refused(post: Post) -> Post:
 
 
 class Api(HubHandler):
-    """An endpoint of the JSON API: for a session, or for a token with the scope that it needs."""
+    """An endpoint of the JSON API, for a session or for a token with the required scope."""
 
-    scope = "read"  # of a token, for GET; `change_scope` for anything else
+    scope = "read"  # that a token needs for GET; `change_scope` for other methods
     change_scope = "keys"
     admin = False
 
@@ -448,12 +452,12 @@ class Api(HubHandler):
         self.set_header("Content-Type", "application/json; charset=utf-8")
 
     def check_xsrf_cookie(self) -> None:
-        """Skip the check for a token, which no browser sends on its own."""
+        """Skip the check for requests with a token, which no browser sends on its own."""
         if not self._bearer():
             super().check_xsrf_cookie()
 
     async def find_session(self) -> None:
-        """Set the user of the token, or of the session, if any."""
+        """Set the user from the token or the session, if any."""
         if bearer := self._bearer():
             await self._find_token(bearer)
         else:
@@ -467,7 +471,7 @@ class Api(HubHandler):
             raise Failure(HTTPStatus.NOT_FOUND, "not_found", "there is no such path")
 
     def body(self) -> dict[str, Any]:
-        """Return the JSON object of the request; empty when there is none. Raises Failure."""
+        """Return the request's JSON object, empty if there is no body. Raises Failure."""
         if not self.request.body:
             return {}
         try:
@@ -482,7 +486,8 @@ class Api(HubHandler):
         return body
 
     def version_in(self, body: dict[str, Any]) -> str | None:
-        """Take `version` out of a body, that of the object which it changes; None: any. Failure."""
+        """Remove `version` from a body and return it: the version of the object that the change is
+        based on. None: any version. Raises Failure."""
         version = body.pop("version", None)
         if not isinstance(version, str | None):
             raise invalid("version", "version must be a string: the one that GET answers")
@@ -496,7 +501,7 @@ class Api(HubHandler):
     def answer_list(
         self, items: Sequence[object], following: str | None = None, status: int = HTTPStatus.OK
     ) -> None:
-        """Answer with a page of a list; `following`: the cursor of the next page."""
+        """Answer with a page of a list. `following`: the cursor of the next page, if any."""
         self.answer({"items": items, "next": following}, status)
 
     def answer_nothing(self) -> None:

@@ -1,6 +1,7 @@
-"""Charts of the pages: bars of days, sparks, stacked columns, margins. SVG that needs no script.
+"""Charts of the pages: bars of days, sparklines, stacked columns, margins. SVG that needs no
+script.
 
-docs/hub-parts.md shows each of them. All text is escaped here.
+docs/hub-parts.md shows each chart. All text is escaped here.
 """
 
 import math
@@ -17,19 +18,19 @@ from store.channels.uptime import Slot
 
 UPTIME_STEPS = ((0.999, 1.0, "good"), (0.99, 0.8, "good"), (0.95, 0.6, "warn"))
 UPTIME_LOWEST, UPTIME_FOOT = 0.3, 2
-HOUR = "hour"  # as a tick
-MAX_SMALL = 20  # a scale whose half may be no whole number
-LEAST_MAXIMUM = 0.001  # of a scale: for smaller marks there is no room
+HOUR = "hour"  # the tick of a column that shows its hour
+MAX_SMALL = 20  # below this, half of the scale's maximum may not be a whole number
+LEAST_MAXIMUM = 0.001  # of a scale; there is no room for the labels of smaller values
 BAR_WIDTH, BAR_GAP, BAR_HEIGHT = 5, 1, 18
 
 
 class UptimeRow(UIModule):
-    """A bar for each span, whose height and colour show the share of calls that succeeded. Bars of
-    one kind are one path, and the whole is one link; a script adds the titles and links of single
-    bars.
+    """A row with a bar for each time span, whose height and colour show the share of successful
+    calls. All bars of one kind are one SVG path, and the row is one link. A script adds the titles
+    and links of single bars.
 
-    `slots`: the spans, each with its calls that succeeded (`ok`), those that `failed`, `probes`,
-    and its beginning; `step_ms`: the length of each.
+    `slots`: the spans, each with its start and its numbers of successful calls (`ok`), failed calls
+    (`failed`) and probes (`probes`). `step_ms`: the length of a span.
     """
 
     def render(self, slots: Sequence[Slot], step_ms: int, href: str, label: str) -> str:
@@ -51,8 +52,8 @@ class UptimeRow(UIModule):
 
     @staticmethod
     def _path(left: int, share: float | None, *, probes_only: bool) -> tuple[str, str]:
-        """Return the kind of a bar and its path; `share` None: no call in its span."""
-        if probes_only and share is not None:  # its line is drawn within
+        """Return a bar's kind and path. `share` None: no calls in its span."""
+        if probes_only and share is not None:  # its stroke is drawn inside the bar
             inner = BAR_WIDTH - 1
             return "probes", f"M{left + 0.5} 0.5h{inner}v{BAR_HEIGHT - 1}h-{inner}z"
         part, kind = UPTIME_LOWEST, "bad"
@@ -65,8 +66,9 @@ class UptimeRow(UIModule):
 
 
 class MarginBar(UIModule):
-    """A margin about its zero line: to the right what is earned, to the left what is lost; GAIN and
-    LOSS fill their sides, more has a cut. `percent` None: not known, the line alone."""
+    """A margin as a bar on either side of a zero line: profit to the right, loss to the left. GAIN
+    and LOSS are the percentages that fill a side; a bar that exceeds them is drawn with a cut.
+    `percent` None: unknown, only the zero line is drawn."""
 
     HEIGHT, ZERO_SHARE, GAIN, LOSS = 12, 0.34, 30.0, 15.0
 
@@ -90,7 +92,7 @@ class MarginBar(UIModule):
 
 
 class Spark(UIModule):
-    """A small chart beside its number: bars, in the colour of `tone` (warn, bad, or none)."""
+    """A sparkline of bars next to its number, in the colour of `tone` (warn, bad, or none)."""
 
     WIDTH, HEIGHT = 72, 18
 
@@ -111,9 +113,10 @@ class Spark(UIModule):
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a bar chart: its parts from below, the tick under it (may be empty), the title on
-    hover, the link to its rows. A tick that is HOUR becomes the hour of `at_ms` in the viewer's
-    zone; before that is known in UTC, and the page's script shows it in the browser's."""
+    """A column of a bar chart: its parts from the bottom up, the tick below it (may be empty), the
+    title on hover, the link to its rows. A tick of HOUR becomes the hour of `at_ms` in the viewer's
+    time zone. While the zone is unknown, the hour is in UTC, and the page's script replaces it by
+    that of the browser's zone."""
 
     parts: Sequence[float]
     tick: str
@@ -123,7 +126,8 @@ class Column:
 
 
 class Plot(NamedTuple):
-    """The place of a column and its width in percent, the foot of all, and the pixels of a unit."""
+    """The geometry of a column: its left edge and width in percent, the y of the baseline, and the
+    pixels for one unit."""
 
     left: float
     step: float
@@ -132,9 +136,10 @@ class Plot(NamedTuple):
 
 
 class Bars(UIModule):
-    """Stacked bars of a chart that needs no script. `tones`: the class of each part (c1 … c6, g1 …
-    g6, warn, bad). Its plot grows with the page, its words do not. `explore`: its columns are links
-    that keys reach and that static/js/chart.js gives a tip, from the table `data-tip-rows`."""
+    """Stacked bars, without a script. `tones`: the class of each part (c1 … c6, g1 … g6, warn,
+    bad). The plot scales with the page; its text does not. `explore`: make the columns links that
+    can be reached by keyboard and for which static/js/chart.js shows tooltips from the table
+    `data-tip-rows`."""
 
     LEFT, FOOT, TOP = 44, 18, 8
     BAR_SHARE = 0.78
@@ -153,7 +158,7 @@ class Bars(UIModule):
         if maximum < MAX_SMALL and all(
             part == int(part) for column in columns for part in column.parts
         ):
-            maximum = max(2.0, 2 * math.ceil(maximum / 2))  # whole marks for what is counted
+            maximum = max(2.0, 2 * math.ceil(maximum / 2))  # whole numbers on the scale of a count
         low = height - self.FOOT
         scale = (low - self.TOP) / maximum
         marks = [(maximum * part, low - (low - self.TOP) * part) for part in (1, 0.5, 0)]
@@ -173,7 +178,7 @@ class Bars(UIModule):
             for index, column in enumerate(columns)
         )
         if explore:
-            bars = bars.replace(' tabindex="-1"', "", 1)  # keys go on from the first one
+            bars = bars.replace(' tabindex="-1"', "", 1)  # Tab reaches the first, arrows the rest
         return (
             f'<div class="chart" role="group"{" data-explore" if explore else ""}'
             f' aria-label="{xhtml_escape(label)}">'
@@ -184,15 +189,15 @@ class Bars(UIModule):
 
     @staticmethod
     def _top(parts: Sequence[float]) -> float:
-        """Return the height of a column in its unit."""
+        """Return the height of a column, in units of its values."""
         return sum(max(part, 0) for part in parts)
 
     def _over(self, columns: Sequence[Column], tones: Sequence[str], plot: Plot) -> str:
-        """Return the drawing over the columns."""
+        """Return SVG that is drawn over the columns."""
         return ""
 
     def _parts(self, parts: Sequence[float], tones: Sequence[str], plot: Plot) -> str:
-        """Return the drawing of a column."""
+        """Return the SVG of a column's parts."""
         left, step, low, scale = plot
         bars, top = "", float(low)
         for value, tone in zip(parts, tones, strict=True):
@@ -236,7 +241,8 @@ class Bars(UIModule):
 
 
 class Lines(Bars):
-    """Lines over columns that have no bars, one for each tone; 0 is no value, and no point."""
+    """A line for each tone over the columns, without bars. A value of 0 counts as missing and has
+    no point."""
 
     @staticmethod
     def _top(parts: Sequence[float]) -> float:
@@ -271,7 +277,8 @@ class Lines(Bars):
 
 
 def nice_above(value: float) -> float:
-    """Return the least of 1, 1.2, 1.6, 2, 3, 4, 6, 8 times a power of ten not below `value`."""
+    """Return the smallest of 1, 1.2, 1.6, 2, 3, 4, 6, 8 times a power of ten that is at least
+    `value`."""
     if value <= 0:
         return 1.0
     unit = 10.0 ** (len(str(int(value))) - 1)
@@ -283,7 +290,7 @@ def nice_above(value: float) -> float:
 
 
 def tidy(value: float) -> str:
-    """Format a value of a scale with no more digits than it needs."""
+    """Format a value of a scale with as few digits as possible."""
     for unit, name in ((10**9, "G"), (10**6, "M")):
         if value >= unit:
             return f"{value / unit:g} {name}"

@@ -1,13 +1,13 @@
-"""Protection against requests that other sites make browsers send: Host, Origin, form tokens, and
-sealed cookies.
+"""Protection against requests that other sites make browsers send: checks of Host and Origin, form
+tokens, encrypted cookies.
 
-A page of another site can point a name of its own at the Hub's address (DNS rebinding) and can send
-forms here; browsers report both in Host, Origin and Sec-Fetch-Site. Headers that are missing are
-not held against a client: scripts and old browsers send none.
+A page of another site can point a host name of its own at the Hub's address (DNS rebinding), and it
+can send forms to the Hub. Browsers reveal both in Host, Origin and Sec-Fetch-Site. Requests without
+these headers are accepted, since scripts and old browsers send none.
 
-A form token is a MAC over its owner, a session or a browser, by the newest of `cookie_secrets`;
-each of them verifies. It begins with random characters, so that no two responses carry the same
-one: what an attacker learns from compressed responses is worthless.
+A form token is a MAC over its owner (a session or a browser) by the newest of `cookie_secrets`; a
+MAC by any of them is valid. The token begins with random characters, so that no two responses
+contain the same token and nothing can be learned about it from the size of compressed responses.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ from store.values.cipher import Cipher, Unreadable
 
 OPEN_PATH = "/livez"
 SAME_ORIGIN = "same-origin"
-OWN_SITES = (SAME_ORIGIN, "none")  # of Sec-Fetch-Site; none: the address was typed
+OWN_SITES = (SAME_ORIGIN, "none")  # values of Sec-Fetch-Site; none: the user typed the address
 SALT_CHARS = 16
 MAX_CHARS = SALT_CHARS + 2 * hashlib.sha256().digest_size
 _PURPOSE = "form"
@@ -33,8 +33,8 @@ _PURPOSE = "form"
 
 
 def is_served(host: str, path: str, public_url: str) -> bool:
-    """Return whether a request with this Host is answered: any without a public URL, else its name,
-    loopback names, and addresses."""
+    """Return whether a request with this Host is answered. Without a public URL every Host is;
+    otherwise only the URL's host name, loopback names and IP addresses."""
     if not public_url or path == OPEN_PATH:
         return True
     name = _host_name(host)
@@ -42,8 +42,8 @@ def is_served(host: str, path: str, public_url: str) -> bool:
 
 
 def is_foreign(origin: str | None, site: str | None, host: str, public_url: str) -> bool:
-    """Return whether a change comes from a page of another site, by the headers Origin and
-    Sec-Fetch-Site. Behind a proxy that changes Host only the browser knows its own site."""
+    """Return whether a page of another site sent a change, by Origin and Sec-Fetch-Site. Behind a
+    proxy that rewrites Host, only Sec-Fetch-Site shows whether the site is the Hub's."""
     if site is not None and site not in OWN_SITES:
         return True
     if origin is None or site == SAME_ORIGIN:
@@ -90,7 +90,8 @@ def make_form_token(keys: Sequence[str], owner: str) -> str:
 
 
 def is_form_token(keys: Sequence[str], owner: str, token: str) -> bool:
-    """Return whether a token was made for this owner by any of the keys; "" has none."""
+    """Return whether a token was made for this owner with any of the keys. False for an empty
+    owner."""
     if not owner or len(token) != MAX_CHARS or not token.isascii():
         return False
     salt, mac = token[:SALT_CHARS], token[SALT_CHARS:]
@@ -102,18 +103,19 @@ def _mac(key: str, salt: str, owner: str) -> str:
     return hmac.new(key.encode(), text, hashlib.sha256).hexdigest()
 
 
-# ---- sealed cookies ------------------------------------------------------------------------------
+# ---- encrypted cookies ---------------------------------------------------------------------------
 
 
 def seal(cipher: Cipher, purpose: str, seconds: int, values: Mapping[str, Any]) -> str:
-    """Encrypt values for a cookie that a browser carries for one purpose and a short time."""
+    """Encrypt values for a cookie that is valid for one purpose and `seconds`."""
     return cipher.encrypt(
         json.dumps({"values": values, "for": purpose, "until_s": time.time() + seconds})
     )
 
 
 def unseal(cipher: Cipher, purpose: str, token: str) -> dict[str, Any] | None:
-    """Return the values of a sealed cookie; None: another purpose, forged, or expired."""
+    """Return the values of an encrypted cookie. None: it is for another purpose, forged or
+    expired."""
     try:
         content = json.loads(cipher.decrypt(token))
     except Unreadable:

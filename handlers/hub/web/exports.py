@@ -1,7 +1,8 @@
-"""Exports: long lists as NDJSON or CSV, a piece at a time.
+"""Exports of long lists as NDJSON or CSV, in chunks.
 
-A piece is read and encoded in a thread of the store, the next one when the client has taken it, so
-that memory stays flat, the loop is never held, and a client that leaves ends the export.
+A store thread reads and encodes each chunk after the client has taken the previous one. So memory
+use stays constant, the event loop is never blocked, and the export ends when the client
+disconnects.
 """
 
 import itertools
@@ -16,8 +17,8 @@ from handlers.hub.web.base import HubHandler, invalid
 from store.values.usage_record import csv_row
 
 PIECE_ROWS = 250
-FILTERS_MAX, FILTER_CHARS = 20, 200  # of an export in the audit log
-FORM = "format"  # the field of the query
+FILTERS_MAX, FILTER_CHARS = 20, 200  # of an export, in its audit line
+FORM = "format"  # the query argument
 TYPES: Mapping[str, str] = {
     "ndjson": "application/x-ndjson; charset=utf-8",
     "csv": "text/csv; charset=utf-8; header=present",
@@ -41,7 +42,7 @@ async def send(
     rows: Iterator[dict[str, Any]],
     to_record: Callable[[dict[str, Any]], Record],
 ) -> None:
-    """Answer with all rows as the client takes them. `fields`: columns of CSV. Raises Failure."""
+    """Send all rows at the client's pace. `fields`: the columns of CSV. Raises Failure."""
     form = requested_format(handler)
     await note(handler, name, form)
     handler.set_header("Content-Type", TYPES[form])
@@ -61,11 +62,11 @@ async def send(
             handler.write(piece)
             await handler.flush()
     except StreamClosedError:
-        return  # the client has left
+        return  # the client has disconnected
 
 
 async def note(handler: HubHandler, name: str, form: str) -> None:
-    """Write an audit line of an export with its filters."""
+    """Write an audit line for an export, with its filters."""
     query = handler.request.query_arguments
     filters = {
         field: handler.get_query_argument(field)[:FILTER_CHARS]
@@ -78,5 +79,5 @@ async def note(handler: HubHandler, name: str, form: str) -> None:
 def _piece(
     db: peewee.Database, rows: Iterator[dict[str, Any]], line: Callable[[dict[str, Any]], bytes]
 ) -> bytes:
-    """Return the next lines; nothing when there are no more."""
+    """Return the next lines; empty at the end."""
     return b"".join(map(line, itertools.islice(rows, PIECE_ROWS)))

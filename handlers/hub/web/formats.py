@@ -1,7 +1,7 @@
-"""The formats of pages: numbers, times, and the outcomes of calls in words. Pure.
+"""Formats of numbers, times and outcomes of calls on pages. Pure functions.
 
-Templates know the functions of numbers by name; texts of outcomes are `codes.outcome_…`, of error
-codes `codes.CODE`.
+Templates call the formats of numbers by name. Texts of outcomes are `codes.outcome_…`, those of
+error codes `codes.CODE`.
 """
 
 import re
@@ -20,16 +20,16 @@ from store.values.pricing import format_money
 MINUS = "−"
 UNKNOWN = "–"
 WORDED_FIELDS = frozenset({"role", "order", "window", "limit_window", "family"})
-ACTORS = ("cli", "upkeep")  # those of the audit log that are no users
-MAX_SHOWN_CHARS = 300  # of the value of a field
+ACTORS = ("cli", "upkeep")  # actors of the audit log other than users
+MAX_SHOWN_CHARS = 300  # of a field's value
 LIST_DECIMALS = 4
 PRICE_DECIMALS = 3
 THOUSAND, MILLION, BILLION = 10**3, 10**6, 10**9
 
 
 def money(amount: str | Decimal | None, decimals: int | None = LIST_DECIMALS) -> str:
-    """Format an amount given as decimal text: with 4 decimals in lists, with all of them
-    (`decimals` None) in a call and in the ledger; "0" for nothing, "–" for an unknown one."""
+    """Format an amount given as decimal text: with 4 decimals in lists, with all decimals
+    (`decimals` None) on the page of a call and in the ledger. Zero is "0", None is "–"."""
     if amount is None:
         return UNKNOWN
     value = Decimal(amount)
@@ -46,19 +46,19 @@ def money(amount: str | Decimal | None, decimals: int | None = LIST_DECIMALS) ->
 
 
 def price_word(text: str | None) -> str:
-    """Format a price: three decimals, or as many as it has."""
+    """Format a price with three decimals, or with all of them if it has more."""
     if text is None:
         return UNKNOWN
     return money(text, PRICE_DECIMALS if len(text.partition(".")[2]) <= PRICE_DECIMALS else None)
 
 
 def count(number: int | None) -> str:
-    """Format a whole number with thousands separators."""
+    """Format an integer with thousands separators."""
     return UNKNOWN if number is None else f"{number:,}"
 
 
 def brief(number: int | None) -> str:
-    """Format a whole number for summaries: 9.21 M, 52 k, 812."""
+    """Format an integer for summaries: 9.21 M, 52 k, 812."""
     if number is None:
         return UNKNOWN
     for unit, name in ((BILLION, "G"), (MILLION, "M")):
@@ -73,14 +73,14 @@ def seconds(ms: float | None) -> str:
 
 
 def milliseconds(ms: float | None) -> str:
-    """Format a short time, with 1 decimal below 10."""
+    """Format a short time in ms, with 1 decimal below 10."""
     if ms is None:
         return UNKNOWN
     return f"{ms:.1f}" if ms < 10 else f"{ms:,.0f}"
 
 
 def share(part: float | None) -> str:
-    """Format a share of 1 as percent with 2 decimals, never rounded up to 100."""
+    """Format a fraction as a percentage with 2 decimals, never rounded up to 100."""
     if part is None:
         return UNKNOWN
     percent = 100 * part
@@ -88,12 +88,12 @@ def share(part: float | None) -> str:
 
 
 def margin(text: str | None) -> str:
-    """Format a margin of the sums of calls as percent with 1 decimal."""
+    """Format a margin as a percentage with 1 decimal."""
     return UNKNOWN if text is None else f"{Decimal(text) * 100:.1f}".replace("-", MINUS)
 
 
 def text_of_size(size: int | None) -> str:
-    """Format bytes for a person: 812 B, 1.4 MiB."""
+    """Format a number of bytes: 812 B, 1.4 MiB."""
     if size is None:
         return UNKNOWN
     value, unit = float(size), "B"
@@ -105,7 +105,7 @@ def text_of_size(size: int | None) -> str:
 
 
 def conditions(words: Mapping[str, str], when: Mapping[str, str | int]) -> str:
-    """Return the conditions of a rate, or those under which a call was served, in words."""
+    """Return the conditions of a rate, or those under which a call was served, as text."""
     return ", ".join(
         words[f"meter.when_{name}"].format(value=count(value) if isinstance(value, int) else value)
         for name, value in when.items()
@@ -113,52 +113,53 @@ def conditions(words: Mapping[str, str], when: Mapping[str, str | int]) -> str:
 
 
 def meter_unit(words: Mapping[str, str], meter: str) -> str:
-    """Return the word for the unit of a meter's price; empty for a million tokens and for a call,
-    which pages name once for all."""
+    """Return the text for the unit of a meter's price. Empty for tokens (per million) and calls,
+    whose units a page names once."""
     if meter in TOKEN_METERS or meter == "call":
         return ""
     return words.get(f"meter.per_{meter}", words["meter.per_use"])
 
 
 def address(path: str, /, **fields: str) -> str:
-    """Return a path with these fields as its query, without the empty ones."""
+    """Return a path with the non-empty fields as its query."""
     query = urlencode({name: value for name, value in fields.items() if value})
     return f"{path}?{query}" if query else path
 
 
 def entry_names(words: Mapping[str, str], entries: Collection[str]) -> str:
-    """Return the names of entry points; one word for all of them."""
+    """Return the names of the entries, or one word if these are all of them."""
     if set(entries) >= set(ENTRIES):
         return words["admin.all"]
     return ", ".join(words.get(f"keys.entry_{entry}", entry) for entry in entries) or UNKNOWN
 
 
 def source_text(words: Mapping[str, str], text: str, language: str) -> str:
-    """Return where prices come from, like `catalogue 2026-11-22`, in the page's language."""
+    """Return the source of prices, like `catalogue 2026-11-22`, in the page's language."""
     word, space, rest = text.partition(" ")
     word = words["prices.catalogue"] if word == "catalogue" else word
     return with_day_texts(f"{word}{space}{rest}", language)
 
 
 def code_word(words: Mapping[str, str], code: str | None) -> str | None:
-    """Return the text of an error code, or the code itself when it has none; None without code."""
+    """Return the text of an error code, or the code itself if it has no text. None without a
+    code."""
     return words.get(f"codes.{code}", code) if code else None
 
 
 def short_word(words: Mapping[str, str], code: str | None) -> str | None:
-    """Return the shorter text of an error code for narrow columns."""
+    """Return the short text of an error code, for narrow columns."""
     return words.get(f"codes.short_{code}") or code_word(words, code)
 
 
 def actor_text(words: Mapping[str, str], actor: str) -> str:
-    """Return an actor of the audit log in words: a command has no user of the Hub, but one of the
-    operating system; upkeep has its node."""
+    """Return an actor of the audit log as text. A command's actor is a user of the operating system
+    instead of the Hub; upkeep's is its node."""
     prefix, _, name = actor.partition(":")
     return words[f"admin.actor_{prefix}"].format(name=name) if prefix in ACTORS and name else actor
 
 
 def stored_actor(words: Mapping[str, str], text: str) -> str:
-    """Return the actor that `actor_text` shows so, as the audit log has it."""
+    """Return an actor as the audit log stores it, given the text of `actor_text`."""
     for prefix in ACTORS:
         before, _, after = words[f"admin.actor_{prefix}"].partition("{name}")
         if text.startswith(before) and text.endswith(after):
@@ -167,7 +168,7 @@ def stored_actor(words: Mapping[str, str], text: str) -> str:
 
 
 def duration_text(ms: int) -> str:
-    """Format a time in ms as people type it: 500 ms, 1.5 s."""
+    """Format a duration in ms as people write it: 500 ms, 1.5 s."""
     return f"{ms} ms" if ms < 1000 else f"{Decimal(ms) / 1000:f} s"
 
 
@@ -185,7 +186,7 @@ def value_text(value: Any) -> str:
 
 
 def field_text(words: Mapping[str, str], name: str, value: Any) -> str:
-    """Return the value of a field of an object in the words of its form."""
+    """Return the value of an object's field as text, in the words of the object's form."""
     if isinstance(value, bool):
         return words["admin.yes" if value else "admin.no"]
     if name == "entries" and isinstance(value, list):
@@ -217,24 +218,24 @@ OUTCOME_SHAPES: Mapping[str, str] = {
     "upstream_truncated": "warn",
     "drained": "live",
 }
-"""The shapes of outcomes that are no plain failure; all others are `bad`."""
+"""The shapes of outcomes other than plain failures; all others have `bad`."""
 
 
 def shape_of(outcome: str) -> str:
-    """Return the shape of an outcome, as the part State takes it."""
+    """Return the shape of an outcome, for the part State."""
     return OUTCOME_SHAPES.get(outcome, "bad")
 
 
 def amounts_lacking(message: str | None) -> tuple[str, str] | None:
-    """Return how much money was left and how much a refused call needed, both with their currency,
-    from its message; None: it names no amounts."""
+    """Return the amount that was left and the amount that a refused call needed, with their
+    currency, from its message. None: the message has no amounts."""
     amounts = _LEFT.search(message or "")
     return (amounts[1], amounts[2]) if amounts else None
 
 
 def failure_reason(words: Mapping[str, str], code: str | None, message: str | None) -> str | None:
-    """Return the text of an error code with the numbers of its message: how long to wait, or how
-    much money is left and how much is needed."""
+    """Return the text of an error code, with the numbers in its message: the time to wait, or the
+    money left and the money needed."""
     amounts = amounts_lacking(message)
     if amounts and (with_amounts := words.get(f"codes.{code}_left")):
         return with_amounts.format(left=amounts[0], needed=amounts[1])
@@ -245,7 +246,7 @@ def failure_reason(words: Mapping[str, str], code: str | None, message: str | No
 
 
 def is_upstream_fault(outcome: str) -> bool:
-    """Return whether neither the client nor a rule of the gateway ended a call."""
+    """Return whether a call failed for another reason than its client or a rule of the gateway."""
     return outcome not in ("ok", "refused", "client_gone")
 
 
@@ -253,7 +254,7 @@ MINUTE_MS = 60_000
 
 
 def countdown(words: Mapping[str, str], left_ms: int) -> str:
-    """Return the time left until a moment, in its two greatest units."""
+    """Return the remaining time as text, in its two largest units."""
     left_ms = max(0, left_ms)
     days, hours = left_ms // DAY_MS, left_ms % DAY_MS // HOUR_MS
     minutes = left_ms % HOUR_MS // MINUTE_MS
@@ -263,12 +264,12 @@ def countdown(words: Mapping[str, str], left_ms: int) -> str:
 
 
 def days_word(words: Mapping[str, str], days: float) -> str:
-    """Return a number of days in words, to the day."""
+    """Return a number of days as text, rounded to whole days."""
     if days < 1:
         return words["home.less_than_a_day"]
     return words["home.days"].format(days=round(days))
 
 
 def iso_day(day: int) -> str:
-    """Format a UTC day (yyyymmdd) as 2026-11-24, as addresses and the store have it."""
+    """Format a UTC day (yyyymmdd) as 2026-11-24, as used in URLs and the store."""
     return f"{day // 10_000}-{day // 100 % 100:02d}-{day % 100:02d}"

@@ -1,4 +1,4 @@
-"""The icons of the pages, 16 × 16: strokes of 1.4, round, without a fill."""
+"""The icons of the pages: 16 × 16, round strokes 1.4 wide, no fill."""
 
 from collections.abc import Mapping
 
@@ -61,4 +61,4 @@ ICONS: Mapping[str, str] = {
     "pause": "M5.5 3v10M10.5 3v10",
     "again": "M13 4v3.2H9.8M12.8 7.2A5 5 0 1 0 12.5 10",
 }
-"""The path of each, by its name."""
+"""The SVG path of each icon by name."""

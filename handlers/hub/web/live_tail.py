@@ -1,8 +1,8 @@
 """The live tail: new calls as server-sent events.
 
-One thread of the process reads new calls from the store, whatever the number of viewers, and only
-while there are any; each viewer's filters are applied in memory. Calls wait for a viewer in a queue
-of bounded length; those beyond it are counted and reported.
+A single thread of the process reads new calls from the store for all viewers, and only while there
+are viewers. The filters of each viewer are applied in memory. Calls for a viewer wait in a bounded
+queue; calls that do not fit are counted and reported.
 """
 
 import asyncio
@@ -26,17 +26,17 @@ log = logging.getLogger(__name__)
 
 VIEWERS_MAX = 200
 VIEWERS_OF_USER_MAX = 20
-WAITING_MAX = 500  # calls of one viewer
+WAITING_MAX = 500  # calls that wait for one viewer
 HEARTBEAT_S = 15.0
 CHECK_S = 30.0  # between two checks of the session
 PAUSE_S = 0.5
 RETRY_S = 1.0
-_SETTING = "new_calls"  # of the application, which has one NewCalls
+_SETTING = "new_calls"  # the application's setting that holds its only NewCalls
 
 
 @dataclass(eq=False, slots=True)
 class TailViewer:
-    """A viewer of the live tail, and the calls that wait to be sent."""
+    """A viewer of the live tail, with the calls that wait to be sent to it."""
 
     filters: Filters
     user_id: str
@@ -45,7 +45,7 @@ class TailViewer:
     wake: asyncio.Event = field(default_factory=asyncio.Event)
 
     def take(self) -> tuple[list[Row], int]:
-        """Return the waiting calls and the number of those that did not fit, and clear both."""
+        """Return the waiting calls and the number of calls that did not fit, and reset both."""
         rows, missed = [*self.waiting], self.missed
         self.waiting.clear()
         self.missed = 0
@@ -54,7 +54,8 @@ class TailViewer:
 
 
 class NewCalls:
-    """The new calls of the store, for all viewers of this process. For the loop's thread."""
+    """The new calls of the store, for all viewers of this process. Call its methods only on the
+    event loop's thread."""
 
     def __init__(self, db: peewee.Database) -> None:
         self._db = db
@@ -62,7 +63,7 @@ class NewCalls:
         self._reader: threading.Thread | None = None
 
     def join(self, viewer: TailViewer) -> None:
-        """Begin to give a viewer new calls."""
+        """Start to send new calls to a viewer."""
         self._viewers.add(viewer)
         if self._reader is None:
             loop = asyncio.get_running_loop()
@@ -72,11 +73,11 @@ class NewCalls:
             self._reader.start()
 
     def leave(self, viewer: TailViewer) -> None:
-        """Stop; without viewers the reading ends, too."""
+        """Remove a viewer. The thread ends when no viewers remain."""
         self._viewers.discard(viewer)
 
     def full_for(self, user_id: str) -> bool:
-        """Return whether there are too many viewers already, or too many of this user."""
+        """Return whether there are too many viewers, in total or of this user."""
         own = sum(viewer.user_id == user_id for viewer in self._viewers)
         return len(self._viewers) >= VIEWERS_MAX or own >= VIEWERS_OF_USER_MAX
 
@@ -97,7 +98,7 @@ class NewCalls:
         try:
             loop.call_soon_threadsafe(self._ended, loop)
         except RuntimeError:
-            pass  # the same
+            pass  # the loop has ended
 
     def _follow(self, loop: asyncio.AbstractEventLoop) -> None:
         batch: list[Row] = []
@@ -115,7 +116,7 @@ class NewCalls:
 
     def _ended(self, loop: asyncio.AbstractEventLoop) -> None:
         self._reader = None
-        for viewer in [*self._viewers]:  # those that came while it ended
+        for viewer in [*self._viewers]:  # that joined while the thread was ending
             self.join(viewer)
 
     def _give(self, rows: list[Row]) -> None:
@@ -136,14 +137,14 @@ class _NoViewers(Exception):
 
 
 class LiveTail(HubHandler):
-    """A handler that sends new calls until its client leaves; `messages` encodes them."""
+    """A handler that sends new calls until its client disconnects. `messages` encodes them."""
 
-    counts_as_use = False  # a page that is left open reconnects by itself, for ever
+    counts_as_use = False  # a page left open would otherwise keep its session alive forever
     _left = False
     _viewer: TailViewer | None = None
 
     async def serve_tail(self, viewer: TailViewer) -> None:
-        """Send new calls until the client leaves."""
+        """Send new calls until the client disconnects."""
         new_calls: NewCalls = self.application.settings.setdefault(_SETTING, NewCalls(self.site.db))
         if new_calls.full_for(viewer.user_id):
             raise Failure(429, "too_many", "too many look on already", wait_s=60)
@@ -174,20 +175,21 @@ class LiveTail(HubHandler):
             new_calls.leave(viewer)
 
     async def _is_same(self) -> bool:
-        """Return whether the session or token is unchanged: not ended, of the same role."""
+        """Return whether the session or token is still valid, with the same role."""
         before = self.signed_in
         try:
             await self.find_session()
         except (StoreUnavailable, Busy):
-            return True  # no call is sent either while the store is unreachable
+            return True  # while the store is unreachable, no calls are sent anyway
         return self.signed_in == before
 
     def messages(self, rows: Sequence[Row], missed: int) -> bytes:
-        """Return calls, the oldest first, as events; `missed`: the number that did not fit."""
+        """Return calls, oldest first, encoded as events. `missed`: the number of calls that did not
+        fit."""
         raise NotImplementedError
 
     def on_connection_close(self) -> None:
-        """Wake the loop: the client has left."""
+        """Wake `serve_tail`, since the client has disconnected."""
         super().on_connection_close()
         self._left = True
         if self._viewer is not None:

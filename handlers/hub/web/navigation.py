@@ -1,4 +1,4 @@
-"""The entries of the navigation: one list for everybody, and the pages of administration."""
+"""The entries of the navigation: those for everybody, and those for administrators."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A page of the navigation: its path, its icon, the name of its word in `nav`; `also`: paths
-    below which the entry is the present one, too."""
+    """An entry of the navigation: path, icon and the name of its text in `nav`. `also`: other paths
+    below which the entry counts as the current one."""
 
     path: str
     icon: str
@@ -15,7 +15,7 @@ class Entry:
     also: tuple[str, ...] = ()
 
     def is_present(self, path: str) -> bool:
-        """Tell whether a page belongs to this entry."""
+        """Return whether the page at `path` belongs to this entry."""
         return any(
             path == own or (own != "/" and path.startswith(f"{own}/"))
             for own in (self.path, *self.also)
@@ -44,19 +44,20 @@ ADMINISTRATION = (
     Entry("/admin/system", "gauge", "system"),
 )
 FOOT_OF_PHONE = ("home", "keys", "models", "usage")
-"""The words of the entries that stand at the foot of a phone; the rest is under More."""
+"""The entries in the bar at the bottom of a phone's screen, by `word`. The others are under
+More."""
 
 
 @dataclass(frozen=True, slots=True)
 class Navigation:
-    """The entries of somebody's pages."""
+    """The navigation's entries for a user."""
 
     everybody: Sequence[Entry]
     administration: Sequence[Entry]
 
     @property
     def foot(self) -> Sequence[Entry]:
-        """Return the entries at the foot of a phone."""
+        """Return the entries in the bottom bar of a phone."""
         return [entry for entry in self.everybody if entry.word in FOOT_OF_PHONE]
 
     @property
@@ -67,5 +68,5 @@ class Navigation:
 
 
 def navigation(*, admin: bool) -> Navigation:
-    """Return the entries of somebody's pages; `admin`: with the administration."""
+    """Return the navigation for a user. `admin`: include the administrators' entries."""
     return Navigation(EVERYBODY, ADMINISTRATION if admin else ())

@@ -1,7 +1,8 @@
-"""A provider of OpenID Connect: its discovery document, its keys, and the subject of a code.
+"""A provider of OpenID Connect: its discovery document, its keys, and the user's identity (subject)
+for an authorization code.
 
-Authorization code with PKCE, state and nonce. Everything from the provider is bounded in size and
-time, and its certificate is verified. ID tokens are accepted with RS256 or ES256 only.
+The flow is authorization code with PKCE, state and nonce. All responses of the provider are bounded
+in size and time, and its certificate is verified. ID tokens must be signed with RS256 or ES256.
 """
 
 import base64
@@ -28,19 +29,20 @@ ANSWER_TIMEOUT_S = 10.0
 MAX_ANSWER_BYTES = 262_144
 MAX_KEYS = 64
 CACHE_S = 3600.0  # of the discovery document and the keys
-KEYS_AGAIN_S = 60.0  # how often an unknown key may have them fetched again
+KEYS_AGAIN_S = 60.0  # minimum age of the keys before an unknown key id causes another fetch
 CLOCK_LEEWAY_S = 60
 RANDOM_BYTES = 32
 ENDPOINTS = ("authorization_endpoint", "token_endpoint", "jwks_uri")
 
 
 class ProviderError(Exception):
-    """The provider cannot be used, or its answer is not valid; the log may have the message."""
+    """The provider is unusable or its response is not valid. The message may be logged."""
 
 
 @dataclass(frozen=True, slots=True)
 class AuthorizationRequest:
-    """The start of a sign-in at the provider: its URL, and the values that its end must match."""
+    """The request that starts a sign-in at the provider: its URL, and the values that the callback
+    must match."""
 
     url: str
     state: str
@@ -50,14 +52,14 @@ class AuthorizationRequest:
 
 @dataclass(slots=True)
 class _CachedAnswer:
-    """An answer of the provider, and the time it came."""
+    """A response of the provider, with the time at which it was received."""
 
     content: dict[str, Any]
     at_s: float
 
 
 class OpenIdProvider:
-    """The provider of the settings."""
+    """The provider in the settings."""
 
     def __init__(self, hub: HubSettings) -> None:
         self.issuer = hub.oidc_issuer
@@ -65,11 +67,11 @@ class OpenIdProvider:
         self._callback_url = hub_url(hub) + CALLBACK_PATH
         self._discovery: _CachedAnswer | None = None
         self._keys: _CachedAnswer | None = None
-        # By name: its 3 MB are loaded when somebody signs in through a provider.
+        # Imported by name, so that its 3 MB are loaded only when somebody signs in by OpenID.
         self._jwt: Any = importlib.import_module("jwt")
 
     async def authorization_request(self) -> AuthorizationRequest:
-        """Begin a sign-in. Raises ProviderError."""
+        """Return a new authorization request. Raises ProviderError."""
         discovery = await self._discover()
         state, nonce, verifier = (secrets.token_urlsafe(RANDOM_BYTES) for _ in range(3))
         challenge = hashlib.sha256(verifier.encode()).digest()
@@ -88,7 +90,8 @@ class OpenIdProvider:
         return AuthorizationRequest(url, state, nonce, verifier)
 
     async def subject(self, code: str, nonce: str, verifier: str) -> str:
-        """Exchange a code, and return the provider's id of the user. Raises ProviderError."""
+        """Exchange an authorization code and return the provider's id of the user. Raises
+        ProviderError."""
         discovery = await self._discover()
         form = {
             "grant_type": "authorization_code",
@@ -114,7 +117,7 @@ class OpenIdProvider:
         return await self._subject_of(token, nonce)
 
     async def _subject_of(self, token: str, nonce: str) -> str:
-        """Return the subject of an ID token that is valid for this sign-in."""
+        """Return the subject of an ID token, after verifying that it is for this sign-in."""
         try:
             header = self._jwt.get_unverified_header(token)
             algorithm = header.get("alg")
@@ -138,7 +141,8 @@ class OpenIdProvider:
         return str(claims["sub"])
 
     async def _key(self, key_id: str | None, algorithm: str) -> Any:
-        """Return the provider's key of a signature, fetching the keys again if it is unknown."""
+        """Return the key that verifies a signature. If the key is unknown, fetch the provider's
+        keys again."""
         now_s = time.monotonic()
         for max_age_s in (CACHE_S, KEYS_AGAIN_S):
             if self._keys is None or now_s - self._keys.at_s >= max_age_s:
@@ -151,7 +155,7 @@ class OpenIdProvider:
         raise ProviderError("the provider has no key that fits the ID token")
 
     async def _discover(self) -> dict[str, Any]:
-        """Return the discovery document, fetched at most once in CACHE_S."""
+        """Return the discovery document, fetched at most once per CACHE_S."""
         now_s = time.monotonic()
         if self._discovery is None or now_s - self._discovery.at_s >= CACHE_S:
             url = self.issuer.rstrip("/") + "/.well-known/openid-configuration"
@@ -165,14 +169,14 @@ class OpenIdProvider:
         return self._discovery.content
 
     def _is_safe(self, url: object) -> bool:
-        """Return whether a URL has TLS, which only a provider on loopback may go without."""
+        """Return whether a URL uses TLS. Only a provider on loopback may do without."""
         schemes = {"https", urlsplit(self.issuer).scheme}
         return isinstance(url, str) and urlsplit(url).scheme in schemes
 
     async def _fetch(
         self, url: str, form: str | None = None, headers: dict[str, str] | None = None
     ) -> dict[str, Any]:
-        """Return the JSON object of a URL. Raises ProviderError."""
+        """Return the JSON object at a URL. Raises ProviderError."""
         client = SimpleAsyncHTTPClient(force_instance=True, max_body_size=MAX_ANSWER_BYTES)
         request = HTTPRequest(
             url,
@@ -197,7 +201,7 @@ class OpenIdProvider:
 
 
 def _may_have_signed(key: dict[str, Any], key_id: str | None, algorithm: str) -> bool:
-    """Return whether a key of the provider may have made a signature."""
+    """Return whether a key may have made a signature with this key id and algorithm."""
     kind = "RSA" if algorithm == "RS256" else "EC"
     return (
         key.get("kty") == kind
@@ -208,7 +212,7 @@ def _may_have_signed(key: dict[str, Any], key_id: str | None, algorithm: str) ->
 
 
 def provider_of(site: Site) -> OpenIdProvider | None:
-    """Return the provider of the settings; None when none is configured."""
+    """Return the provider in the settings, or None if there is none."""
     hub = site.settings.hub
     if hub.oidc_issuer and site.provider is None:
         site.provider = OpenIdProvider(hub)
@@ -216,6 +220,6 @@ def provider_of(site: Site) -> OpenIdProvider | None:
 
 
 def provider_name(site: Site) -> str:
-    """Return the provider's host name for people; empty when none is configured."""
+    """Return the provider's host name for display, or "" if there is none."""
     issuer = site.settings.hub.oidc_issuer
     return urlsplit(issuer).hostname or issuer

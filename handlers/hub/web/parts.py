@@ -1,6 +1,6 @@
-"""Parts of pages that are written by a function: `{% module Name(…) %}` in a template.
+"""Parts of pages that functions render: `{% module Name(…) %}` in a template.
 
-docs/hub-parts.md shows each of them. All text is escaped here; nothing is marked as safe elsewhere.
+docs/hub-parts.md shows each part. All text is escaped here; no other code marks text as safe.
 """
 
 import re
@@ -33,16 +33,17 @@ SHAPES: Mapping[str, str] = {
 (running, waiting), none (not offered)."""
 
 NEAR_SHARE = 0.8
-LONG_NAME_CHARS = 48  # in a sentence; a longer one is cut
+LONG_NAME_CHARS = 48  # in a sentence; longer names are truncated
 _BRACES = re.compile(r"(\{\w+(?::[^}]*)?\})")
 _CODE = re.compile(r"`([^`]+)`")
 _STRONG = re.compile(r"\*\*(.+?)\*\*", re.DOTALL)
 
 
 class Moment(UIModule):
-    """A time in the viewer's zone, with UTC as its title; before that zone is known in UTC, and the
-    page's script shows it in the browser's. `form`: auto (today without its date), time, clock
-    (without seconds), date, weekday (with date and time), full (with milliseconds)."""
+    """A time in the viewer's time zone, with UTC in its title. While the zone is unknown, the time
+    is in UTC, and the page's script replaces it by that of the browser's zone. `form`: auto (no
+    date if today), time, clock (no seconds), date, weekday (with date and time), full (with
+    milliseconds)."""
 
     def render(self, at_ms: int | None, form: str = "auto") -> str:
         if at_ms is None:
@@ -57,8 +58,8 @@ class Moment(UIModule):
 
 
 class Sentence(UIModule):
-    """A sentence with values in its braces; those that are an At are shown as times, the words
-    between two asterisks stand out, those between backticks are code, and long names are cut."""
+    """A sentence with values in braces. Values of type At become times, text between pairs of
+    asterisks is strong, text between backticks is code, and long names are truncated."""
 
     def render(self, text: str, **values: Any) -> str:
         written = []
@@ -79,14 +80,14 @@ class Sentence(UIModule):
 
 @dataclass(frozen=True, slots=True)
 class At:
-    """A moment within a sentence, in a form of Moment."""
+    """A time within a sentence, in a form of Moment."""
 
     at_ms: int
     form: str = "auto"
 
 
 class Icon(UIModule):
-    """An icon; `label` names it when no word stands beside it."""
+    """An icon. `label` names it if no text is next to it."""
 
     def render(self, name: str, label: str = "") -> str:
         _icons_of(self.handler)[name] = ICONS[name]
@@ -96,7 +97,7 @@ class Icon(UIModule):
 
 
 class IconSheet(UIModule):
-    """The icons that the page has used, and those its scripts may: at the page's end."""
+    """The icons that the page uses and those that its scripts may use, at the end of the page."""
 
     SCRIPTED = ("check", "copy", "close")
 
@@ -117,8 +118,8 @@ def _icons_of(handler: Any) -> dict[str, str]:
 
 
 class State(UIModule):
-    """A state: shape, word, and what follows it in a lighter colour. `alone`: the word is only
-    there for those who do not see the shape."""
+    """A state: its shape, its word, and a note in a lighter colour. `alone`: hide the word, except
+    from screen readers and on hover."""
 
     def render(self, shape: str, word: str, note: Any = "", *, alone: bool = False) -> str:
         svg = Shape(self.handler).render(shape)
@@ -131,7 +132,7 @@ class State(UIModule):
 
 
 class Shape(UIModule):
-    """The shape of a state alone: the words beside it say what it means."""
+    """The shape of a state alone. The text next to it gives the meaning."""
 
     def render(self, shape: str) -> str:
         return (
@@ -154,8 +155,8 @@ class Copy(UIModule):
 
 
 class Level(UIModule):
-    """A thin bar of the used part of a whole; the two numbers stand beside it. `tone`: flow (turns
-    to a warning near the end; used up is no failure), coin (money as a share), past (expired),
+    """A thin bar that shows how much of a whole is used; both numbers are next to it. `tone`: flow
+    (a warning near the end; fully used is no failure), coin (money as a share), past (expired),
     plain."""
 
     def render(self, used: float, whole: float, tone: str = "flow", width: int = 120) -> str:
@@ -172,15 +173,16 @@ class Level(UIModule):
 
 
 class ShareBar(UIModule):
-    """A thin bar of a part of the largest of a list, in the colour of money; `tone`: flow for what
-    is no money. The numbers stand beside it, so that the cell `td.share-bar` says nothing."""
+    """A thin bar that shows a value relative to the largest of a list, in the colour of money;
+    `tone` flow if it is not money. The numbers are next to it, so the cell `td.share-bar` has no
+    text."""
 
     def render(self, part: float, largest: float, tone: str = "coin") -> str:
         return Level(self.handler).render(part, largest, "plain" if tone == "flow" else tone)
 
 
 class Monogram(UIModule):
-    """Two letters in a square, for a vendor: never its mark or its colours."""
+    """Two letters in a square that stand for a vendor, instead of its logo and colours."""
 
     SIZE = 28
 

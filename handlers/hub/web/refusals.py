@@ -1,8 +1,9 @@
-"""Refusals of the store in the page's language.
+"""Error messages of the store in the page's language.
 
-The words `refused.NAME` of the default language are the sentences of the store and of operations as
-they are, with their values named in braces; those of another language are their translation. A
-test compares them with the sources. What has no such sentence stays as it is."""
+The texts `refused.NAME` of the default language are the messages of the store and of `operations`,
+with their values named in braces; other languages translate them. A test compares them with the
+sources. A message without such a text is shown unchanged.
+"""
 
 import re
 from collections.abc import Callable, Mapping
@@ -18,16 +19,16 @@ _BRACES = re.compile(r"\{(\w+)\}")
 _LABEL = re.compile(r'[a-z]+ "[^"]*": ')
 _WORD = re.compile(r"[\w.\[\]-]+")
 _AND = " and "
-_REFUSALS = frozenset({"fault", "rest"})  # values that are refusals themselves
+_REFUSALS = frozenset({"fault", "rest"})  # values that are themselves error messages
 
 Sentence = tuple[str, tuple[str, ...], tuple[str, ...]]
-"""The name of a sentence, its texts between values, and the names of these."""
+"""A text's name, the literal parts between its values, and the names of the values."""
 
 
 @cache
 def sentences() -> tuple[Sentence, ...]:
-    """Return the sentences of refusals: first those that hold another, then those with more text of
-    their own."""
+    """Return the texts of error messages: first those that contain another message, then those with
+    more literal text."""
     rows = []
     for name, text in strings(DEFAULT).items():
         if name.startswith(_SECTION):
@@ -39,20 +40,20 @@ def sentences() -> tuple[Sentence, ...]:
 
 
 def refusal_in_words(words: Mapping[str, str], message: str) -> str:
-    """Return a refusal as a sentence in the language of `words`, without the name of its object;
-    what has no sentence as it is."""
+    """Return an error message in the language of `words`, without the name of its object. A message
+    without a translation is returned unchanged."""
     if len(message) > MAX_CHARS:
         return message
     return _in_words(words, message, MAX_DEPTH) or message
 
 
 def beside(field: str, message: str) -> str:
-    """Return a refusal as it stands beside its field, which it need not name."""
+    """Return an error message for display next to its field, without the field's name."""
     return message.partition(f": {field}: ")[2] or message
 
 
 def _in_words(words: Mapping[str, str], message: str, depth: int) -> str | None:
-    """Return a refusal in the language of `words`; None: a part of it has no sentence."""
+    """Return an error message in the language of `words`. None: a part of it has no translation."""
     if depth == 0:
         return None
     for fault, text in FAULTS.items():
@@ -66,14 +67,14 @@ def _in_words(words: Mapping[str, str], message: str, depth: int) -> str | None:
         translated = None if values is None else _values_in_words(words, values, depth - 1)
         if translated is not None:
             text = words[name].format(**translated)
-            # What begins with a name begins as it does.
+            # Keep the case of a name at the beginning.
             is_begun = depth == MAX_DEPTH and texts[0].partition(" ")[0].isalpha()
             return text[:1].upper() + text[1:] if is_begun else text
     return None
 
 
 def _values(texts: tuple[str, ...], parts: tuple[str, ...], message: str) -> dict[str, str] | None:
-    """Return the values of a message by name; None: it is another sentence."""
+    """Return the values of a message by name. None: the message does not match this text."""
     if not message.startswith(texts[0]) or not message.endswith(texts[-1]):
         return None
     if not parts:
@@ -91,7 +92,7 @@ def _values(texts: tuple[str, ...], parts: tuple[str, ...], message: str) -> dic
 def _values_in_words(
     words: Mapping[str, str], values: Mapping[str, str], depth: int
 ) -> dict[str, str] | None:
-    """Return the values of a sentence in the language of `words`; None: they are no such values."""
+    """Return the values in the language of `words`. None: a value does not fit its name."""
     translated: dict[str, str] = {}
     for name, value in values.items():
         in_words = _IN_WORDS.get(name)
@@ -122,4 +123,4 @@ _IN_WORDS: Mapping[str, Callable[[Mapping[str, str], str, int], str | None]] = {
     "kind": _kind,
     "other": _kind,
 }
-"""The values that have words of their own, by their names in the sentences."""
+"""The translators of values, by the values' names in the texts."""

@@ -1,7 +1,10 @@
-"""Calls of the Hub to the relay of its node, as a key of the signed-in user by a grant (ADR 0041).
+"""Calls of the Hub to the relay of its node, as a key of the signed-in user, with a grant (ADR
+0041).
 
-An answer is handed on as it comes: while its reader waits, nothing more is read from the relay,
-which pauses the upstream then. A call ends with the task that makes it. Few run at a time.
+The answer is passed on as it arrives. While its reader is busy, nothing more is read from the
+relay, which then pauses the upstream. A call ends when the task that makes it ends. Only a few run
+at a
+time.
 """
 
 import asyncio
@@ -30,29 +33,29 @@ from store.values.ids import now_ms
 MAX_RUNNING, MAX_OF_USER = 20, 2
 BUSY_WAIT_S = 5
 CONNECT_TIMEOUT_S = 5
-ANSWER_TIMEOUT_S = 900  # the relay's own limits of time come first
+ANSWER_TIMEOUT_S = 900  # longer than the relay's own time limits
 CHUNK_BYTES = 64 << 10
 BUFFER_BYTES = 256 << 10
-MAX_BODY_BYTES = 1 << 20  # that a page shows
+MAX_BODY_BYTES = 1 << 20  # the most that a page shows
 MAX_ANSWER_BYTES = 64 << 20
 RECORD_WAIT_S, RECORD_LOOK_S = 3.0, 0.15
 SHOWN_HEADERS = ("content-type", "retry-after", "x-should-retry", "x-request-id")
-"""Headers of a refusal that tell its client something."""
+"""Headers of an error that are useful to the client."""
 
 
 class AnswerSink(Protocol):
-    """The reader of an answer."""
+    """The receiver of an answer."""
 
     def begin(self, status: int) -> None:
-        """Take the status."""
+        """Receive the status."""
 
     async def take(self, chunk: bytes) -> None:
-        """Take more of the body; the call waits for it."""
+        """Receive a chunk of the body. The call waits until this returns."""
 
 
 class AnswerText:
-    """Reads the text of an answer, and the body of any that is no stream, as far as pages show
-    them."""
+    """A sink that collects the model's text from an answer, and up to MAX_BODY_BYTES of a body that
+    is not a stream."""
 
     def __init__(self, family: str, *, is_stream: bool = True) -> None:
         self.is_stream = is_stream
@@ -62,11 +65,11 @@ class AnswerText:
         self._pieces: list[str] = []
 
     def begin(self, status: int) -> None:
-        """Take the status."""
+        """Receive the status."""
         self._status = status
 
     async def take(self, chunk: bytes) -> None:
-        """Take more of the body."""
+        """Receive a chunk of the body."""
         if self._status == HTTPStatus.OK and self.is_stream:
             self._pieces.append(self._reader.feed(chunk))
         else:
@@ -74,12 +77,12 @@ class AnswerText:
 
     @property
     def raw(self) -> str:
-        """Return the body of an answer that is no stream."""
+        """Return the body of an answer that is not a stream."""
         return self._body.decode("utf-8", "replace")
 
     @property
     def text(self) -> str:
-        """Return the text of the model."""
+        """Return the model's text."""
         if self._status == HTTPStatus.OK and not self.is_stream:
             return self._reader.whole(bytes(self._body))
         return "".join(self._pieces)
@@ -87,8 +90,8 @@ class AnswerText:
 
 @dataclass(slots=True)
 class RelayAnswer:
-    """An answer without its body. `status` None: none came, `error` has the reason; `complete`
-    False: it broke off."""
+    """An answer without its body. `status` None: there was no answer, `error` has the reason.
+    `complete` False: the answer was truncated."""
 
     status: int | None = None
     headers: Mapping[str, str] | None = None
@@ -99,13 +102,14 @@ class RelayAnswer:
 
     @property
     def request_id(self) -> str | None:
-        """Return the id of its usage record, if it left one."""
+        """Return the id of the call's usage record, if it has one."""
         return (self.headers or {}).get("x-request-id")
 
 
 @contextlib.contextmanager
 def running(handler: HubHandler, count: int = 1) -> Iterator[None]:
-    """Count calls of the user while they run. Raises Failure when too many do."""
+    """Count `count` calls of the user while the block runs. Raises Failure if too many are
+    running."""
     calls, user = handler.site.relay_calls, handler.me.user_id
     if calls[user] + count > MAX_OF_USER or calls.total() + count > MAX_RUNNING:
         text = "too many calls are running here; try again in a few seconds"
@@ -120,8 +124,8 @@ def running(handler: HubHandler, count: int = 1) -> Iterator[None]:
 
 
 class RelayCall:
-    """A call as a key of the user, which its maker has checked; `agent`: its client in the record.
-    `stop` ends it, so that `run` returns."""
+    """A call as a key, of which the caller has checked that it belongs to the user. `agent`: the
+    client's name in the usage record. `stop` ends the call, so that `run` returns."""
 
     def __init__(self, handler: HubHandler, key_id: str, agent: str) -> None:
         self._handler, self._key_id, self._agent = handler, key_id, agent
@@ -129,13 +133,14 @@ class RelayCall:
         self._stopped = False
 
     def stop(self) -> None:
-        """End the call: the relay sees that its client disconnects."""
+        """End the call. To the relay it looks like a client that disconnects."""
         self._stopped = True
         if self._stream is not None:
             self._stream.close()
 
     async def run(self, request: SampleRequest, sink: AnswerSink) -> RelayAnswer:
-        """Make the call; Failure without a relay. The sink's StreamClosedError ends it."""
+        """Make the call. StreamClosedError of the sink ends it. Raises Failure if there is no
+        relay."""
         answer, begin_s = RelayAnswer(), time.monotonic()
         host, port = _address_of(self._handler.site.settings.server)
         body = json.dumps(request.body, ensure_ascii=False).encode()
@@ -180,7 +185,7 @@ class RelayCall:
 
 
 def _address_of(server: ServerSettings) -> tuple[str, int]:
-    """Return where the relay listens, as this machine reaches it."""
+    """Return the host and port at which this machine reaches the relay."""
     url = urlsplit(base_url(ServerSettings(host=server.host, port=server.port)))
     return url.hostname or "", server.port
 
@@ -195,7 +200,7 @@ _PARAMETERS = HTTP1ConnectionParameters(
 
 
 class _Reading(httputil.HTTPMessageDelegate):
-    """Tornado's reader of one answer. It raises nothing, which Tornado would log."""
+    """Tornado's delegate for one answer. It raises no errors, which Tornado would log."""
 
     def __init__(
         self, call: RelayCall, answer: RelayAnswer, sink: AnswerSink, begin_s: float
@@ -220,8 +225,8 @@ class _Reading(httputil.HTTPMessageDelegate):
 
 
 async def record_of(handler: HubHandler, call_id: str | None) -> Row | None:
-    """Wait for the usage record of a call of the user, and return it; None when it does not come in
-    time."""
+    """Wait for the usage record of a call and return it. None: it did not appear within
+    RECORD_WAIT_S."""
     loop = asyncio.get_running_loop()
     until = loop.time() + RECORD_WAIT_S
     while call_id is not None:

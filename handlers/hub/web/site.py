@@ -1,8 +1,9 @@
-"""What pages and API endpoints of the Hub share, one object a process: settings, the store, and
-threads that several parties share.
+"""Shared state of the Hub's handlers, one object per process: settings, the store, and threads that
+are shared fairly.
 
-A party is a user, or the network of somebody who has not signed in. It has at most half of the
-threads; the waiting ones get them in turn, party by party, so that nobody takes all.
+Threads are shared between parties: users, and networks of clients that have not signed in. A party
+can use at most half of the threads. Waiting work is served round-robin by party, so that no party
+takes all threads.
 """
 
 import asyncio
@@ -33,13 +34,13 @@ from store.values.grants import GrantMaker
 Network = IPv4Network | IPv6Network
 Result = TypeVar("Result")
 
-STORE_THREADS = 4  # each with a connection of its own
+STORE_THREADS = 4  # each with its own connection
 STORE_WAITING_MAX = 1024
 STORE_WAITING_OF_PARTY_MAX = 64
 BASE_URL_S = 2.0
 NOTICES_S = 5.0
 FIRST_RUN_S = 5.0
-SENDING_THREADS = 2  # tests of destinations of alerts, some seconds each
+SENDING_THREADS = 2  # for tests of alert destinations, which take seconds
 SENDING_WAITING_MAX = 16
 SENDING_WAITING_OF_PARTY_MAX = 2
 PASSWORD_THREADS = 2  # a hash takes 64 MiB and a tenth of a second
@@ -47,15 +48,15 @@ PASSWORDS_WAITING_MAX = 64  # a few seconds' worth
 PASSWORDS_WAITING_OF_PARTY_MAX = 8
 
 party: contextvars.ContextVar[str] = contextvars.ContextVar("party", default="")
-"""The party on whose behalf the running task works."""
+"""The party for which the current task works."""
 
 
 class Busy(Exception):
-    """More work waits than people would wait for, in all or of this party."""
+    """Too much work is waiting, in total or of this party."""
 
 
 class FairThreads:
-    """A pool of threads. For the loop's thread."""
+    """A pool of threads that parties share. Call its methods only on the event loop's thread."""
 
     def __init__(self, threads: int, name: str, waiting_max: int, of_party_max: int) -> None:
         self._threads = ThreadPoolExecutor(threads, name)
@@ -66,18 +67,19 @@ class FairThreads:
         self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
 
     async def run(self, owner: str, work: Callable[[], Result]) -> Result:
-        """Return the result of `work`, run in a thread at this party's turn. Raises Busy."""
+        """Return the result of `work`, run in a thread when it is the turn of `owner`. Raises
+        Busy."""
         if self._free and self._running[owner] < self._of_party:
             self._take(owner)
         else:
             await self._wait_turn(owner)
         future = asyncio.get_running_loop().run_in_executor(self._threads, work)
-        # A thread goes on when nobody waits for its result any more.
+        # A thread cannot be cancelled: it keeps running when the caller stops waiting.
         future.add_done_callback(lambda done: self._release(owner))
         return await asyncio.shield(future)
 
     def close(self) -> None:
-        """Let the threads end after their present work."""
+        """Let the threads end after their current work."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def _wait_turn(self, owner: str) -> None:
@@ -112,7 +114,8 @@ class FairThreads:
                 self._start_next(other)
 
     def _start_next(self, owner: str) -> None:
-        """Give a thread to the longest waiting work of a party, and move the party to the end."""
+        """Give a thread to the oldest waiting work of a party, and move the party to the end of the
+        queue."""
         waiting = self._waiting.pop(owner)
         while waiting:
             turn = waiting.popleft()
@@ -130,29 +133,29 @@ def _warnings(db: peewee.Database) -> tuple[list[notices.Notice], list[tuple[str
 
 @dataclass(slots=True)
 class Site:
-    """Settings, store and threads of the Hub."""
+    """The settings, the store and the threads of the Hub."""
 
     settings: Settings
     db: peewee.Database
     sealing: Sealing
-    trusted: tuple[Network, ...]  # proxies whose X-Forwarded-For is believed
-    cookie_secrets: Sequence[str]  # the first makes tokens of forms, each verifies them
-    origins: Mapping[str, str] = field(default_factory=dict)  # of settings, by section.key
+    trusted: tuple[Network, ...]  # proxies whose X-Forwarded-For is trusted
+    cookie_secrets: Sequence[str]  # the first signs form tokens, any of them verifies
+    origins: Mapping[str, str] = field(default_factory=dict)  # sources of settings, by section.key
     grants: GrantMaker | None = None  # None: without a relay
-    relay_calls: Counter[str] = field(default_factory=Counter)  # that run, by user
+    relay_calls: Counter[str] = field(default_factory=Counter)  # running calls by user
     version: str = ""
     started_s: float = field(default_factory=time.monotonic)
-    tries: Throttle = field(default_factory=Throttle)  # of passwords
-    one_time: Throttle = field(default_factory=Throttle)  # of one-time codes, by user
+    tries: Throttle = field(default_factory=Throttle)  # at passwords
+    one_time: Throttle = field(default_factory=Throttle)  # at one-time codes, by user
     codes: Throttle = field(default_factory=lambda: Throttle(forgives=False))  # to redeem
     sign_ins: SignInLog = field(default_factory=SignInLog)
     unfinished: Unfinished = field(default_factory=Unfinished)
-    provider: object = None  # of OpenID, made when it is first needed
+    provider: object = None  # of OpenID, created at its first use
     _stored_base_url: str = ""
     warnings: tuple[str, ...] = ()  # notices that every page shows
-    hanging: Sequence[tuple[str, int]] = ()  # nodes with workers that hang, and how many
+    hanging: Sequence[tuple[str, int]] = ()  # nodes with hanging workers, and how many
     first_run_open: bool = False  # no administrator can sign in
-    _due_s: dict[str, float] = field(default_factory=dict)  # when a value is read again
+    _due_s: dict[str, float] = field(default_factory=dict)  # the next time to read each value
     _store: FairThreads = field(
         default_factory=lambda: FairThreads(
             STORE_THREADS, "store", STORE_WAITING_MAX, STORE_WAITING_OF_PARTY_MAX
@@ -172,16 +175,16 @@ class Site:
 
     @property
     def base_url(self) -> str:
-        """{base_url}: the address at which clients reach the relay."""
+        """Return {base_url}, the address at which clients reach the relay."""
         return base_url(self.settings.server, self._stored_base_url)
 
     @property
     def has_base_url(self) -> bool:
-        """Tell whether somebody has set it, so that it is no guess."""
+        """Return whether {base_url} was set, rather than guessed."""
         return bool(self.settings.server.public_url or self._stored_base_url)
 
     async def read_base_url(self, now_s: float, *, at_once: bool = False) -> None:
-        """Read {base_url} from the store, at most once in BASE_URL_S."""
+        """Read {base_url} from the store, at most once per BASE_URL_S."""
         if self.settings.server.public_url:
             return
         if at_once:
@@ -191,7 +194,7 @@ class Site:
             self._stored_base_url = url
 
     async def read_warnings(self, now_s: float) -> None:
-        """Read the warnings of administrators to everybody, and which workers hang, at most once in
+        """Read the administrators' warnings and the number of hanging workers, at most once per
         NOTICES_S."""
         read = await self._when_due("warnings", now_s, NOTICES_S, _warnings)
         if read is not None:
@@ -199,7 +202,7 @@ class Site:
             self.warnings = tuple(row.text for row in current if row.level == notices.WARNING)
 
     async def read_first_run(self, now_s: float) -> None:
-        """Read whether an administrator can sign in, at most once in FIRST_RUN_S."""
+        """Read whether any administrator can sign in, at most once per FIRST_RUN_S."""
         exist = await self._when_due("first_run", now_s, FIRST_RUN_S, administrators.exist)
         if exist is not None:
             self.first_run_open = not exist
@@ -207,8 +210,9 @@ class Site:
     async def _when_due(
         self, name: str, now_s: float, every_s: float, work: Callable[[peewee.Database], Result]
     ) -> Result | None:
-        """Return what the store has, at most once in `every_s`; None: the last value holds, now is
-        too early or the store unreachable, which whatever needs it reports."""
+        """Return what `work` reads from the store, at most once per `every_s`. None: keep the last
+        value, because it is too early or the store is unreachable. The latter is reported by the
+        requests that need the store."""
         if now_s < self._due_s.get(name, 0.0):
             return None
         self._due_s[name] = now_s + every_s
@@ -219,30 +223,31 @@ class Site:
 
     @property
     def secure(self) -> bool:
-        """Tell whether browsers reach the Hub by TLS, so that cookies must not go any other way."""
+        """Return whether browsers reach the Hub over TLS, so that cookies need the Secure
+        attribute."""
         return self.settings.hub.public_url.startswith("https://")
 
     def trusts(self, peer: str) -> bool:
-        """Return whether a peer is a proxy whose X-Forwarded-For is believed."""
+        """Return whether a peer is a proxy whose X-Forwarded-For is trusted."""
         return bool(self.trusted) and is_within(peer, self.trusted)
 
     async def store(self, work: Callable[..., Result], *args: Any, **named: Any) -> Result:
-        """Return `work(db, …)`, run in a thread of the store. Raises StoreError, and Busy when too
-        much work of the party waits."""
+        """Return `work(db, …)`, run in a store thread. Raises StoreError, and Busy if too much work
+        is waiting."""
         return await self._run(self._store, party.get(), partial(work, self.db, *args, **named))
 
     async def store_for(
         self, owner: str, work: Callable[..., Result], *args: Any, **named: Any
     ) -> Result:
-        """Return the same for a party that no handler has set yet."""
+        """Return the same as `store` for a given party, before a handler has set it."""
         return await self._run(self._store, owner, partial(work, self.db, *args, **named))
 
     async def password(self, work: Callable[..., Result], *args: Any, **named: Any) -> Result:
-        """Return the same for work that hashes passwords, in PASSWORD_THREADS."""
+        """Return the same as `store`, for work that hashes passwords."""
         return await self._run(self._passwords, party.get(), partial(work, self.db, *args, **named))
 
     async def sending(self, work: Callable[..., Result], *args: Any, **named: Any) -> Result:
-        """Return the same for work that sends a message and waits for its receiver."""
+        """Return the same as `store`, for work that sends a message and waits for the receiver."""
         return await self._run(self._sending, party.get(), partial(work, self.db, *args, **named))
 
     async def _run(self, threads: FairThreads, owner: str, work: Callable[[], Result]) -> Result:
@@ -250,6 +255,6 @@ class Site:
         return await threads.run(owner, partial(context.run, work))
 
     def close(self) -> None:
-        """Let the threads end after their present work."""
+        """Let the threads end after their current work."""
         for threads in (self._store, self._passwords, self._sending):
             threads.close()

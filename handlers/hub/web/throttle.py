@@ -1,7 +1,7 @@
-"""Limits on wrong passwords and codes, by name and by network, and the log of failed sign-ins; in
-the memory of the process.
+"""Limits on wrong passwords and codes, by name and by network, and the log of failed sign-ins. Both
+are in the process's memory.
 
-Names are in no log line: people type their password into that field, too.
+Log lines never contain names, because people sometimes type their password into the name field.
 """
 
 import logging
@@ -16,24 +16,24 @@ log = logging.getLogger("sluice.hub")
 NAME_TRIES = 10
 NETWORK_TRIES = 40
 WINDOW_S = 600.0
-MAX_NAME_CHARS = 160  # longer ones belong to nobody
-MAX_REMEMBERED = 10_000  # names and networks; the least recently tried one is forgotten
+MAX_NAME_CHARS = 160  # no user has a longer name
+MAX_REMEMBERED = 10_000  # names and networks; the least recently tried is dropped
 
 IPV6_PREFIX = 64
 IPV4_PREFIX = 24
 IPV4_BITS = 32
 
 LOG_WINDOW_S = 60
-NETWORK_LINES_MAX = 10  # in a window; then a count at its end
+NETWORK_LINES_MAX = 10  # per window; the rest are counted at its end
 LINES_MAX = 100  # of all networks
-COUNT_LINES_MAX = 10  # at the end of a window, for the networks with most
+COUNT_LINES_MAX = 10  # at the end of a window, for the networks with the highest counts
 
 Key = tuple[str, str]
 Outcome = Literal["ok", "wrong", "wrong_code", "locked", "busy", "not_linked", "provider"]
 
 
 class TooManyTries(Exception):
-    """Too many tries were wrong; `wait_s`: until another one is allowed."""
+    """Too many wrong tries. `wait_s`: seconds until the next try is allowed."""
 
     def __init__(self, wait_s: int) -> None:
         super().__init__(f"too many tries; again in {wait_s} s")
@@ -41,20 +41,20 @@ class TooManyTries(Exception):
 
 
 class Throttle:
-    """Failed tries within WINDOW_S, by the name whose secret is tried and by network. `forgives`: a
-    right one clears the wrong ones of its name."""
+    """Failed tries within WINDOW_S, by name and by network. `forgives`: a successful try clears the
+    failed ones of its name."""
 
     def __init__(self, *, forgives: bool = True) -> None:
         self._forgives = forgives
         self._tries: OrderedDict[Key, list[float]] = OrderedDict()
 
     def wait_s(self, name: str, address: str, now_s: float) -> int:
-        """Return the seconds until another try is allowed; 0: now."""
+        """Return the seconds until the next try is allowed. 0: now."""
         limits = zip(_keys(name, address), (NAME_TRIES, NETWORK_TRIES), strict=True)
         return math.ceil(max(self._wait_s(key, limit, now_s) for key, limit in limits))
 
     def failed(self, name: str, address: str, now_s: float) -> list[str]:
-        """Count a wrong try, and return which of name and network it locks."""
+        """Count a failed try. Return which of "name" and "network" are locked by it."""
         locked = []
         keys = _keys(name, address)
         for key, limit in zip(keys, (NAME_TRIES, NETWORK_TRIES), strict=True):
@@ -75,7 +75,8 @@ class Throttle:
                 tries.remove(at_s)
 
     def succeeded(self, name: str, address: str, at_s: float) -> None:
-        """Count the try at `at_s` as right; others of the network, maybe somebody else's, stay."""
+        """Count the try at `at_s` as successful. Other tries from the network remain, since they
+        may be somebody else's."""
         self.take_back(name, address, at_s)
         if self._forgives:
             self._tries.pop(_keys(name, address)[0], None)
@@ -98,12 +99,13 @@ def _keys(name: str, address: str) -> tuple[Key, Key]:
 
 
 def host_of(address: str) -> str:
-    """Return the host that an address stands for: itself with IPv4, its /64 with IPv6."""
+    """Return the host of an address for counting: the address itself with IPv4, its /64 with
+    IPv6."""
     return _cut(address, IPV4_BITS)
 
 
 def network_of(address: str) -> str:
-    """Return the network whose hosts one person may have: /24 of IPv4, /64 of IPv6."""
+    """Return the network that one person may control: the /24 with IPv4, the /64 with IPv6."""
     return _cut(address, IPV4_PREFIX)
 
 
@@ -111,7 +113,7 @@ def _cut(address: str, ipv4_prefix: int) -> str:
     try:
         parsed = ip_address(address)
     except ValueError:
-        return address  # of a socket without one
+        return address  # the socket has no IP address
     if isinstance(parsed, IPv6Address):
         if parsed.ipv4_mapped is None:
             return str(ip_network((parsed, IPV6_PREFIX), strict=False))
@@ -124,8 +126,8 @@ def _cut(address: str, ipv4_prefix: int) -> str:
 
 
 class SignInLog:
-    """Counts sign-ins by outcome and logs those that fail, no more lines than a person reads.
-    `count` takes each outcome, for the metrics."""
+    """Counts sign-ins by outcome, and logs failed ones in a bounded number of lines. `count`
+    receives each outcome, for the metrics."""
 
     def __init__(self, count: Callable[[str], None] = lambda outcome: None) -> None:
         self._count = count
@@ -135,7 +137,7 @@ class SignInLog:
         self._left_out: Counter[str] = Counter()
 
     def ended(self, outcome: Outcome, network: str, now_s: float, reason: str = "") -> None:
-        """Count and log a sign-in that has ended; `reason`: further words for its line."""
+        """Count a sign-in, and log it if it failed. `reason`: added to the log line."""
         self._count(outcome)
         if outcome == "ok":
             return
@@ -153,7 +155,7 @@ class SignInLog:
             self._left_out["other networks"] += 1
 
     def sweep(self, now_s: float) -> None:
-        """Log the counts that were left out when the window is over."""
+        """At the end of a window, log the counts of failures without a line of their own."""
         if not self._ends_s or now_s < self._ends_s:
             return
         for network, count in self._left_out.most_common(COUNT_LINES_MAX):

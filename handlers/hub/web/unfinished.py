@@ -1,6 +1,5 @@
-"""Answers that take longer than people wait for a page: the page comes with grey bars in their
-place, and the work goes on for the request that follows.
-"""
+"""Results that take longer than people wait for a page. The page is sent with grey placeholders,
+and the work continues for a later request."""
 
 import asyncio
 import time
@@ -10,14 +9,14 @@ from typing import Any, TypeVar
 
 Result = TypeVar("Result")
 
-PATIENCE_S = 0.15  # of a page, before it comes without them
+PATIENCE_S = 0.15  # before a page is sent without the result
 KEPT_S = 60.0
 KEPT_MAX = 64
 
 
 @dataclass(slots=True)
 class Unfinished:
-    """Work in progress by the page that needs it. For the loop's thread."""
+    """Work in progress, by key. Call its methods only on the event loop's thread."""
 
     patience_s: float = PATIENCE_S
     _tasks: dict[str, tuple[float, "asyncio.Future[Any]"]] = field(default_factory=dict)
@@ -25,8 +24,8 @@ class Unfinished:
     async def result(
         self, key: str, work: Callable[[], Awaitable[Result]], *, wait: bool
     ) -> Result | None:
-        """Return the result of work, that of the same key if it has begun; None: it is not there
-        after `patience_s`, unless the page waits for it. Raises whatever the work raises."""
+        """Return the result of `work`, or of the running work with the same key. None: it took
+        longer than `patience_s` and the page does not `wait`. Raises whatever the work raises."""
         now_s = time.monotonic()
         for old, (begun_s, _) in list(self._tasks.items()):
             if now_s - begun_s > KEPT_S:
@@ -45,6 +44,6 @@ class Unfinished:
 
 
 def forget(task: "asyncio.Future[Any]") -> None:
-    """Take the error of work that nobody asks for any more: asyncio would log it."""
+    """Retrieve the exception of abandoned work, which asyncio would log otherwise."""
     if not task.cancelled():
         task.exception()

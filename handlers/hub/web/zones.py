@@ -1,7 +1,7 @@
-"""The viewer's time zone, which the pages' script keeps in a cookie, and times written in it.
+"""The viewer's time zone, which the pages' script stores in a cookie, and times formatted in it.
 
-The forms are those of Moment in parts.py; static/js/time.js writes the same texts where a page
-comes before its cookie.
+The forms are those of Moment in parts.py. static/js/time.js writes the same texts on pages that
+were sent before the cookie was set.
 """
 
 import functools
@@ -22,12 +22,12 @@ UTC_MARK = " UTC"
 
 @functools.lru_cache(maxsize=64)
 def zone_of(name: str | None) -> tzinfo:
-    """Return the zone of a name like Europe/Berlin; UTC without one, or for one that is unknown."""
+    """Return the zone of a name like Europe/Berlin, or UTC if the name is missing or unknown."""
     if not name or not _NAME.fullmatch(name) or name in ("UTC", "Etc/UTC"):
         return UTC
     try:
         return ZoneInfo(name)
-    except (LookupError, OSError, ValueError):  # no such zone, or no data of zones here
+    except (LookupError, OSError, ValueError):  # no such zone, or no time zone data on this machine
         return UTC
 
 
@@ -37,12 +37,12 @@ def zone_name(zone: tzinfo) -> str:
 
 
 def local(at_ms: int, zone: tzinfo) -> datetime:
-    """Return a moment as a time of a zone."""
+    """Return a timestamp as a datetime in a zone."""
     return datetime.fromtimestamp(at_ms / 1000, zone)
 
 
 def day_text(at: date, language: str, *, year: bool = False) -> str:
-    """Return the date of a day or time: 22 Nov, or with its year."""
+    """Return the date as text: 22 Nov, or with its year."""
     if language == "zh":
         return f"{at.year}年{at.month}月{at.day}日" if year else f"{at.month}月{at.day}日"
     text = f"{at.day} {_MONTHS[at.month - 1]}"
@@ -50,7 +50,7 @@ def day_text(at: date, language: str, *, year: bool = False) -> str:
 
 
 def utc_day_text(day: int, language: str) -> str:
-    """Return a UTC day (yyyymmdd), which is no moment in the viewer's zone: 22 Nov."""
+    """Return a UTC day (yyyymmdd) as text, not converted to the viewer's zone: 22 Nov."""
     return _utc_day_text(date(day // 10_000, day // 100 % 100, day % 100), language)
 
 
@@ -59,19 +59,19 @@ def _utc_day_text(day: date, language: str) -> str:
 
 
 def with_day_texts(text: str, language: str) -> str:
-    """Return a stored text like `catalogue 2026-11-22` with its days as pages write them."""
+    """Return a stored text like `catalogue 2026-11-22` with its dates formatted as on pages."""
 
     def day_of(match: re.Match[str]) -> str:
         try:
             return _utc_day_text(date.fromisoformat(match[0]), language)
-        except ValueError:  # it is no day
+        except ValueError:  # not a date
             return match[0]
 
     return _ISO_DAY.sub(day_of, text)
 
 
 def weekday_text(at: datetime, language: str, *, short: bool = False) -> str:
-    """Return the weekday and date of a time: Friday 13 November, or Fri 13 Nov."""
+    """Return the weekday and date as text: Friday 13 November, or Fri 13 Nov."""
     weekday = at.weekday()
     if language == "zh":
         return f"{day_text(at, language)}{'周' if short else '星期'}{_ZH_WEEKDAYS[weekday]}"
@@ -81,23 +81,24 @@ def weekday_text(at: datetime, language: str, *, short: bool = False) -> str:
 
 
 def month_text(at: datetime, language: str) -> str:
-    """Return the month of a time with its year: November 2026."""
+    """Return the month and year as text: November 2026."""
     return f"{at.year}年{at.month}月" if language == "zh" else f"{at:%B} {at.year}"
 
 
 def with_clock(day: str, clock: str, language: str) -> str:
-    """Return a day and a time of it: 22 Nov, 14:31."""
+    """Join the texts of a day and a time: 22 Nov, 14:31."""
     return f"{day}{' ' if language == 'zh' else ', '}{clock}"
 
 
 def viewer_text(at_ms: int, form: str, zone: tzinfo, language: str) -> str:
-    """Return a moment in a form of Moment as text of the viewer's zone; in UTC with its name."""
+    """Return a timestamp as text in the viewer's zone, in a form of Moment. Text in UTC ends in
+    "UTC"."""
     text = moment_text(local(at_ms, zone), form, language, datetime.now(zone))
     return text + UTC_MARK if zone is UTC else text
 
 
 def moment_text(at: datetime, form: str, language: str, now: datetime) -> str:
-    """Return a time in a form of Moment, as seen at `now`, of the same zone."""
+    """Return a time as text, in a form of Moment. `now`: the current time, in the same zone."""
     clock, seconds = f"{at:%H:%M}", f"{at:%H:%M:%S}"
     same_year = at.year == now.year
     texts: Mapping[str, Any] = {

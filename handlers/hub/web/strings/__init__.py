@@ -1,4 +1,4 @@
-"""The Hub's texts: one file a language, the same names in each (a test checks it)."""
+"""The Hub's texts: one file per language, with the same names in each (checked by a test)."""
 
 import json
 from collections.abc import Mapping
@@ -11,7 +11,8 @@ SHARED = "shared"
 
 
 class Plural(str):
-    """A value of a text; `{calls:call|calls}` is its singular for "1", else its plural."""
+    """A value in a text. `{calls:call|calls}` formats as the singular if the value is "1",
+    otherwise as the plural."""
 
     __slots__ = ()
 
@@ -28,15 +29,15 @@ class PageText(str):
     __slots__ = ()
 
     def format(self, *args: object, **values: object) -> str:
-        """Return it with its values, each in its number."""
+        """Return the text with its values filled in. Values can select singular or plural."""
         counted = {name: Plural(value) for name, value in values.items()}
         return super().format(*args, **counted)
 
 
 @cache
 def strings(language: str) -> Mapping[str, str]:
-    """Return the texts of a language by name: `section.name`, or the name alone for the shared
-    ones. Values in braces are filled in where they are used; `{calls:call|calls}` by a number."""
+    """Return the texts of a language by name: `section.name`, or just the name for shared texts.
+    Values in braces are filled in at use; `{calls:call|calls}` selects the singular or plural."""
     path = Path(__file__).with_name(f"{language}.json")
     sections: dict[str, dict[str, str]] = json.loads(path.read_text(encoding="utf-8"))
     return {
@@ -47,7 +48,8 @@ def strings(language: str) -> Mapping[str, str]:
 
 
 def preferred_language(cookie: str | None, accepted: str) -> str:
-    """Return the language of a browser: of its cookie, else the first known one it accepts."""
+    """Return the language for a browser: that of its cookie, or the first supported one in
+    Accept-Language."""
     if cookie in LANGUAGES:
         return str(cookie)
     for part in accepted.split(","):
