@@ -2,7 +2,7 @@
 
 Every test in this folder is marked `cluster`. `galera` is the one cluster of the session
 (tests/support/galera.py: kill, freeze, thaw, stop, start, bootstrap, restore); after each test all
-its nodes run again. `cluster_store` is the address of a fresh database with the schema on it.
+its nodes run again. `cluster_store` is the URL of a fresh database with the schema on it.
 """
 
 from pathlib import Path
@@ -29,7 +29,7 @@ def galera_session():
 
 @pytest.fixture
 def galera(galera_session):
-    """The cluster, all of whose nodes run at the test's beginning."""
+    """Yield the cluster, with all nodes running at the start of the test."""
     galera_session.restore()
     yield galera_session
     galera_session.restore()
@@ -37,7 +37,7 @@ def galera(galera_session):
 
 @pytest.fixture
 def cluster_store(galera):
-    """The address of a fresh database with the schema, on all nodes."""
+    """Return the URL of a fresh database with the schema, on all nodes."""
     url = galera.url()
     db = open_database(galera.url_of(url.rpartition("/")[2], galera.nodes[:1]))
     up(db)

@@ -1,4 +1,4 @@
-"""400 calls at once on two gateways: Redis lets through what the limit says, to the call."""
+"""400 calls at once on two gateways: Redis admits exactly as many as the limit allows."""
 
 import asyncio
 import json
@@ -13,7 +13,7 @@ from tests.support.installation import Installation
 from tests.support.wallets import owners, secret_of
 
 ROUNDS, CALLS, RPM = 10, 400, 60
-FIRST = 1  # a round in which connections and threads are made
+FIRST = 1  # a round that creates connections and threads
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +26,7 @@ def site(galera_session, tmp_path_factory):
 
 
 async def ask(port, secret):
-    """One call: its status, and when its head came."""
+    """Make one call; return its status and the time of its response head."""
     reader, writer = await asyncio.open_connection(HOST, port)
     body = json.dumps({"model": "tea", "messages": [{"role": "user", "content": "tea"}]})
     writer.write(

@@ -1,8 +1,8 @@
-"""The whole installation of docs/cluster.md, broken in one way after the other while calls run.
+"""The whole installation of docs/cluster.md, broken in one way after another while calls run.
 
-FAULTS is the table: a scenario for each fault. What must be true after each is in `check_…` below,
-the same for all. What was seen becomes the page's tables, in `.faults.md` and `.sizing.md`;
-`make cluster-page` puts them there.
+FAULTS is the table: a scenario for each fault. The functions `check_…` below check what must hold
+after each of them. The results become the page's tables, in `.faults.md` and `.sizing.md`; `make
+cluster-page` inserts them.
 """
 
 import itertools
@@ -32,15 +32,15 @@ SIZING = ROOT / ".sizing.md"
 MEASURED_S = 30
 TICKS_S = os.sysconf("SC_CLK_TCK")
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-WARM_UP_S = 15  # the buckets are empty and leases cover what callers spend
-AFTER_S = 14  # a fault
-DOWN_S = 15  # of what is killed
+WARM_UP_S = 15  # the buckets are used up, and leases cover what callers spend
+AFTER_S = 14  # after a fault
+DOWN_S = 15  # downtime of what is killed
 FROZEN_S = 60
 CLOCK_S = 300
-WITHIN_S = 10  # the time for which callers may be refused
-MACHINE_S = 1  # what a busy machine adds to that
+WITHIN_S = 10  # how long callers may be refused
+MACHINE_S = 1  # allowance for a busy machine
 NODES = WORKERS = 2
-JITTER = 2  # calls that were counted before their clients could say so
+JITTER = 2  # calls that were counted before their clients recorded them
 TOKENS_OF_A_CALL = 200
 LIMITED = "rate_limit_exceeded"
 POOR = "insufficient_quota"
@@ -48,24 +48,25 @@ POOR = "insufficient_quota"
 
 @dataclass
 class Course:
-    """What a scenario says of itself: when callers without cover may be refused (until WITHIN_S
-    after the second time), when a gateway was killed."""
+    """The times of a scenario's fault: when callers without a lease may be refused (until WITHIN_S
+    after the second time), and when a gateway was killed."""
 
     refused: list[tuple[float, float]] = field(default_factory=list)
     killed_s: float = math.inf
 
     def broken(self):
-        """Now something breaks that takes no more than WITHIN_S."""
+        """Note that something breaks now; by default it recovers within WITHIN_S."""
         self.refused.append((time.monotonic(), time.monotonic()))
 
     def covers(self, at_s):
-        """Whether a call of this time may be refused; it may have begun before the fault."""
+        """Return True if a call of this time may be refused; it may have started before the
+        fault."""
         return any(
             began - WITHIN_S < at_s < whole + WITHIN_S + MACHINE_S for began, whole in self.refused
         )
 
     def whole(self):
-        """Only now is what broke last whole again."""
+        """Note that what broke last recovers only now."""
         self.refused[-1] = (self.refused[-1][0], time.monotonic())
 
 
@@ -86,7 +87,7 @@ def lose_the_majority(site, course):
     writer.kill()
     other.kill()
     last.wait_for_members(1)
-    time.sleep(DOWN_S)  # until a human sees it
+    time.sleep(DOWN_S)  # until an operator notices
     last.bootstrap()
     course.whole()
     time.sleep(WITHIN_S)
@@ -113,7 +114,7 @@ def restart_all_hosts(site, course):
 
 
 def write_to_two_hosts(site, course):
-    """The second gateway's store.url names one other host."""
+    """Make the second gateway write to another host, by its store.url."""
     second, other = site.gateways[1], site.others()[0]
     site.restart(second, "--set", f"store.url={url_at(other.port)}")
     course.broken()
@@ -124,7 +125,8 @@ def write_to_two_hosts(site, course):
 
 def kill_redis(site, course):
     site.redis.stop()
-    time.sleep(FROZEN_S)  # its counts and those of the gateways are not of one minute
+    # Longer than a minute, so that Redis and the gateways count different minutes.
+    time.sleep(FROZEN_S)
     site.redis.start()
 
 
@@ -148,7 +150,7 @@ def kill_a_gateway(site, course):
 
 
 def cut_a_gateway_off(site, course):
-    """From the database, for a minute: it reaches it by a network that drops everything then."""
+    """Cut a gateway off from the database for a minute: its network drops everything."""
     second = site.gateways[1]
     with Breakable(site.writer().port) as network:
         site.restart(second, "--set", f"store.url={url_at(network.port)}")
@@ -194,7 +196,7 @@ def url_at(port):
 
 @dataclass(frozen=True)
 class Fault:
-    """A row: its words in the page."""
+    """A row of the page's table."""
 
     words: str
     scenario: Callable
@@ -220,13 +222,14 @@ FAULTS = [
 
 
 def failures(exchanges):
-    """What ended neither well nor by a limit or an empty wallet."""
+    """Return the calls that failed, except by a limit or an empty wallet."""
     return [e for e in exchanges if e.fault and not (LIMITED in e.fault or POOR in e.fault)]
 
 
 def check_callers(seen, course):
-    """No call that leases and memory cover fails; others for a short time only. Calls that a killed
-    gateway had are cut. These, the refused ones, and how long after the last fault."""
+    """Check that no call covered by leases and memory fails, and others only for a short time.
+    Calls of a killed gateway are cut. Return these, the refused ones, and how long after the last
+    fault."""
     cut, refused = [], []
     for who, outcome in seen.items():
         for exchange in failures(outcome.exchanges):
@@ -244,7 +247,7 @@ def check_callers(seen, course):
 
 
 def check_records(site, tag, seen):
-    """0 lost, 0 double, 0 drift, no wallet below 0."""
+    """Check the records: none lost, none double, no drift, no wallet below 0."""
     records, took_s = site.settle(tag)
     doubles = {name: rows for name, rows in records.items() if len(rows) > 1}
     assert not doubles, doubles
@@ -260,8 +263,8 @@ def check_records(site, tag, seen):
 
 
 def excess(counted, per_minute):
-    """How much more than its refill a limit let through in any span: of a full bucket its size.
-    `counted`: (time, amount), in the order of time."""
+    """Return the largest excess over the refill that a limit admitted in any period; for a full
+    bucket this is its size. `counted`: (time, amount), in the order of time."""
     most = level = last_s = 0.0
     for at_s, amount in counted:
         level = max(0.0, level - (at_s - last_s) * per_minute / 60) + amount
@@ -275,15 +278,16 @@ def most_in_a_minute(counted):
 
 
 def most_at_once(streams):
-    """Of streams that were let in, until just before their last event."""
+    """Return the largest number of admitted streams at a time, up to just before their last
+    event."""
     changes = [(e.head_s, 1) for e in streams] + [(e.ended_s - 0.3, -1) for e in streams]
     changes.sort()
     return max(itertools.accumulate(change for _, change in changes), default=0)
 
 
 def check_limits(seen, records, broke_s):
-    """At most twice a limit in a minute. That it is exact else is the matter of
-    test_exact_limits.py."""
+    """Check that at most twice a limit passes in a minute. test_exact_limits.py checks the exact
+    limit."""
     passed = {
         who: sorted((e for e in seen[who].exchanges if e.status == 200), key=lambda e: e.head_s)
         for who in ("rated", "metered", "narrow")
@@ -302,7 +306,7 @@ def check_limits(seen, records, broke_s):
 
 
 def stall_s(records):
-    """The longest time in which nothing was booked, by the database's clock."""
+    """Return the longest time without bookings, by the database's clock."""
     times = sorted({row[5] for rows in records.values() for row in rows})
     return max(later - earlier for earlier, later in itertools.pairwise(times)) / 1000
 
@@ -317,7 +321,7 @@ def site(galera_session, tmp_path_factory):
 
 
 def cpu_s(pids):
-    """What processes have used of the CPU."""
+    """Return the CPU time that processes have used."""
     fields = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split() for pid in pids]
     return sum(int(one[11]) + int(one[12]) for one in fields) / TICKS_S
 
@@ -327,7 +331,7 @@ def memory_mb(pid):
 
 
 def test_what_the_load_takes(site):
-    """With nothing broken: before the faults."""
+    """Without faults, before the other tests."""
     site.galera.restore()
     parts = {
         "the writing host": [site.writer().process.pid],
@@ -393,7 +397,7 @@ def test_the_commands_of_the_page(site):
     assert len(lines) > 3
     for line in lines:
         words = line.replace("db1.example:3306", site.galera.nodes[0].place).split()
-        if words != ["doctor"]:  # it judges this machine, too
+        if words != ["doctor"]:  # `doctor` also checks this machine
             site.gateways[0].run(*words)
     done = commands.run(["doctor", "--json", "--config", str(site.gateways[0].config)])
     states = {one["check"]: one["state"] for one in json.loads(done.stdout)["findings"]}

@@ -1,4 +1,4 @@
-"""Two writing hosts on purpose: what is locked by a real UPDATE is decided by the cluster."""
+"""Two writing hosts on purpose: the cluster decides what a real UPDATE locks."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -24,7 +24,7 @@ PRICE = 1000
 
 
 class Writer:
-    """A gateway that has a node of the cluster of its own, and a thread for all it does."""
+    """A gateway with a cluster node of its own, and a thread for all its work."""
 
     def __init__(self, url):
         self.db = database.open_database(url)
@@ -58,7 +58,7 @@ def writers(galera, cluster_store):
 
 
 def lend_by_both(writers, accounts):
-    """Lend the price of a call from each account by both writers at once; return the verdicts of
+    """Lease the price of a call from each account by both writers at once; return the verdicts of
     each pair, and how often a transaction was repeated."""
     pairs = []
     for account in accounts:
@@ -87,7 +87,7 @@ def test_a_spend_limit_is_lent_once(writers):
     for number in range(WALLETS // 4):
         user = add_user(db, f"user{number}")
         limits += limited_payment(db, user, key=PRICE).limits
-    for limit in limits:  # the row is there
+    for limit in limits:  # so that the row exists
         rows = {"account": [limit.id], "spent": [0]}
         database.transaction(db, lambda rows=rows: database.insert_columns(db, "quotas", rows))
     pairs, _ = lend_by_both(writers, limits)
@@ -95,7 +95,7 @@ def test_a_spend_limit_is_lent_once(writers):
 
 
 def test_what_is_judged_under_the_change_counter_is_done_once(writers):
-    """As of the last two administrators, who may not be removed both."""
+    """Like the last two administrators, who must not both be removed."""
     rounds, db = 50, writers[0].db
 
     def add(writer, number):

@@ -18,7 +18,8 @@ GONE_S = 10.0
 
 
 class Gateway:
-    """A process of its own as far as the store can tell: it watches, and adds rows without end."""
+    """A separate process from the store's view: it watches the hosts, and adds rows
+    continuously."""
 
     def __init__(self, url):
         self.db = database.open_watched(url, 5, 20)
@@ -78,7 +79,7 @@ def gateways(cluster_store):
 
 
 def verify_rows(galera, gateways, name):
-    """Nothing that was acknowledged is missing, nothing is there that was refused."""
+    """Check that no acknowledged row is missing and no refused row exists."""
     for one in gateways:
         one.stop()
     db = database.open_database(galera.url_of(name))
@@ -101,7 +102,7 @@ def test_a_host_that_is_killed_or_freezes_is_left_by_all(galera, cluster_store, 
     stalls = [round(one.longest_wait(), 1) for one in gateways]
     print(f"\nkill -9: followed after {took:.1f} s, longest without a write {stalls} s")
     assert max(stalls) <= GONE_S
-    first.start()  # it is back, and nobody goes back to it
+    first.start()  # it is back, but nobody returns to it
     time.sleep(FOLLOW_S)
     assert {one.host for one in gateways} == {second.place}
     second.freeze()
@@ -169,7 +170,7 @@ def test_what_people_see_and_choose(galera, cluster_store):
 
 
 def test_a_proxy_with_one_host_leads_to_another_one(galera, cluster_store, tmp_path):
-    """conf/cluster/haproxy.cfg, with the ports of this cluster."""
+    """Uses conf/cluster/haproxy.cfg with the ports of this cluster."""
     port = free_port()
     text = Path("conf/cluster/haproxy.cfg").read_text().replace(":3307", f":{port}")
     for number, node in enumerate(galera.nodes, 1):

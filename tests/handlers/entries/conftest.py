@@ -5,5 +5,5 @@ from tests.support.served import entered, serving
 
 @pytest.fixture
 def served(io_loop):
-    """A server with the usual handlers."""
+    """Yield a server with the usual handlers."""
     yield from entered(io_loop, serving())

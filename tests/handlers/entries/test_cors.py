@@ -78,7 +78,7 @@ async def test_answers_errors_and_streams_have_the_headers(origins, headers, exp
             ("GET", "/livez", {}, 200),
             ("GET", "/nowhere", {}, 404),
             ("POST", "/v1/messages", {}, 401),
-            ("GET", "/livez", {"Transfer-Encoding": "gzip"}, 400),  # no HTTP
+            ("GET", "/livez", {"Transfer-Encoding": "gzip"}, 400),  # not valid HTTP
         ):
             answer = await served.ask(method, path, {**headers, **more})
             assert (answer.status, cors_of(answer)) == (status, expected)

@@ -11,7 +11,7 @@ GOOGLE = {"x-goog-api-key": "x"}
 
 
 def shape_of(answer):
-    """The word by which the three shapes of a 404 differ."""
+    """Return the field that distinguishes the three shapes of a 404."""
     error = answer.json["error"]
     return error["status"] if "status" in error else error["type"]
 
@@ -132,7 +132,7 @@ UNKNOWN = {
         for model in ("models/m", "models/org/m:8b", "publishers/google/models/m")
         for verb in ("generateContent", "streamGenerateContent", "embedContent")
     ],
-    # The base URL is right, so nothing is said about it; nor does a key matter.
+    # The base URL is right, so the message has no hint about it; a key makes no difference.
     (GENERATE_SHAPE, "."): [
         f"/{version}/models/m:{verb}"
         for version in ("v1", "v1beta")

@@ -1,4 +1,4 @@
-"""Grants: one call of the Hub as a key, and all that is no such call."""
+"""Grants: one call of the Hub as a key, and everything that is refused as one."""
 
 import contextlib
 import ipaddress
@@ -33,7 +33,7 @@ KEYS = {
 
 
 class Relay:
-    """Answers every call that is admitted, and notes it."""
+    """A relay that answers every admitted call and records it."""
 
     def __init__(self):
         self.keys, self.snapshot = SimpleNamespace(peek=lambda secret: None), snapshot()
@@ -68,7 +68,7 @@ def threads():
 
 @contextlib.asynccontextmanager
 async def site(relay, threads, networks=("127.0.0.0/8",), **options):
-    """A gateway that takes grants from these networks."""
+    """Yield a gateway that accepts grants from these networks."""
     nets = [ipaddress.ip_network(net) for net in networks]
     async with serving(relay=relay, **options) as served:
         served.site.grants = Grants(MAKER, nets, relay.limits, load, threads)
@@ -95,10 +95,10 @@ async def test_a_grant_is_a_call_of_its_key_from_its_client(relay, threads):
         assert await status(served, grant) == 200
         [(call, body)] = relay.calls
         assert (call.head.key.name, call.head.arrival.client_ip, body) == ("laptop", ADDRESS, BODY)
-        assert await status(served, grant) == 401  # once
+        assert await status(served, grant) == 401  # valid only once
         assert [line.partition(": from")[0] for line in served.errors.take()] == [USED]
         assert await status(served, made()) == 200
-        old = GrantMaker([OLD], "run")  # of a process that has not heard of the newest secret
+        old = GrantMaker([OLD], "run")  # from a process that does not know the newest secret yet
         assert await status(served, made(old)) == 200
         assert len(relay.calls) == 3
 
@@ -126,7 +126,7 @@ async def test_what_is_no_grant_of_this_gateway_is_as_nothing(relay, threads, gr
     ("networks", "trusted", "headers"),
     [
         (["10.0.0.0/8"], [], {}),
-        # a proxy on this machine says whom it speaks for
+        # a proxy on this machine passes the client's address on
         (["127.0.0.0/8"], ["127.0.0.0/8"], {"X-Forwarded-For": ADDRESS}),
     ],
 )
@@ -140,7 +140,7 @@ async def test_one_from_another_network_is_not_even_read(
         served.site.grants = replace(
             served.site.grants, networks=[ipaddress.ip_network("127.0.0.0/8")]
         )
-        assert await status(served, grant) == 200  # it was not used up
+        assert await status(served, grant) == 200  # the refusal has not used it up
 
 
 @pytest.mark.parametrize(

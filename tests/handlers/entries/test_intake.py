@@ -1,4 +1,4 @@
-"""How bodies are taken in, and when a refusal is answered: on real sockets, with tiny handlers."""
+"""Reception of bodies, and the time of a refusal's answer: on real sockets, with tiny handlers."""
 
 import asyncio
 import gzip
@@ -46,12 +46,12 @@ def head(size, headers=None):
 
 
 def echoing(**options):
-    """A handler class that sends the body back."""
+    """Return a handler class that sends the body back."""
     return acting(lambda handler, body: handler.respond(body), **options)
 
 
 async def check_stays(peer, status):
-    """The next answer, behind which the connection serves on."""
+    """Check the next answer, after which the connection goes on serving."""
     answer = await peer.answer()
     assert answer.status == status and "connection" not in answer.headers
     assert (await peer.ask("GET", "/livez")).status == 200
@@ -146,7 +146,7 @@ async def test_a_small_body_of_a_refused_request_may_be_kept(check, headers, bod
 
 
 async def test_the_body_of_who_wants_none_is_not_kept():
-    """Anybody may send one with GET /, without a key."""
+    """Anybody may send a body with GET /, without a key."""
     handler = echoing(READS_BODY=False)
     async with serving({"/acted": handler}) as served:
         for path in ("/acted", "/livez", "/"):
@@ -231,7 +231,8 @@ PROXY_CHUNKS = chunks(*[bytes(1000)] * (PROXY_LIMIT // 1000))
 
 @pytest.fixture
 def proxied(monkeypatch):
-    """proxied(…) -> a peer that is trusted; the server discards less than 64 MiB, to be fast."""
+    """Return proxied(…), which returns a trusted peer; the server discards less than 64 MiB, to be
+    fast."""
     monkeypatch.setattr("handlers.entries.intake.OVERSIZED_PROXY_BYTES", PROXY_LIMIT)
 
     def make(sent, check=None):
@@ -329,7 +330,7 @@ async def test_a_deadline_is_for_its_own_request_only():
 
 
 def unpacking(**options):
-    """A handler class that sends the unpacked body back."""
+    """Return a handler class that sends the unpacked body back."""
     return echoing(head_act=unpack, **options)
 
 
@@ -382,7 +383,7 @@ async def test_other_codings_and_damaged_bodies_are_refused_when_they_have_passe
         assert handler.seen[0].events == ["refused"] and peer.served.waiting_bodies == 0
 
 
-NOISY = gzip.compress(NOISE[:LIMIT])  # noise gets longer by packing
+NOISY = gzip.compress(NOISE[:LIMIT])  # noise grows by compression
 
 
 @pytest.mark.parametrize(
@@ -427,7 +428,7 @@ async def test_a_bomb_of_a_proxy_may_come_whole(proxied):
 
 
 async def test_others_are_served_while_a_large_body_is_unpacked():
-    """Its steps are counted, not timed: between two of them another request is answered."""
+    """Steps are counted, not timed: between two of them another request is answered."""
     steps, between = [], []
     real = PackedBody.step
 
@@ -479,7 +480,8 @@ async def test_a_client_that_leaves_while_its_body_is_unpacked():
 
 
 def counting(memory, **options):
-    """A handler class that sends the body back and then releases what it counts."""
+    """Return a handler class that sends the body back and then releases the memory counted for
+    it."""
 
     def act(handler, body):
         handler.held = memory.held_bytes
@@ -582,7 +584,7 @@ async def test_what_is_kept_of_refused_bodies_counts():
 
 
 async def test_a_closed_connection_gets_no_handler_to_work():
-    """Its client left between the head and the handler's turn."""
+    """Its client disconnected between the head and the handler's turn."""
     checked = []
     handler = acting(head_act=checked.append)
     async with peer_of({"/acted": handler}) as peer:

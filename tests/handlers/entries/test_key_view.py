@@ -1,4 +1,4 @@
-"""What a key sees of itself, in the gateway's form and in those of other gateways."""
+"""A key's view of itself, in the gateway's form and in those of other gateways."""
 
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -50,7 +50,7 @@ VIEWS = {
 
 
 def site(look=lambda key, user, at_ms: VIEWS[key], **options):
-    """A gateway whose store has VIEWS."""
+    """Return a gateway whose store has VIEWS."""
     catalog = snapshot()
     group = Group("gold", 10**6, None, catalog.groups["gold"].entries, False, rpm=1000)
     catalog = replace(catalog, groups={"gold": group})

@@ -32,7 +32,7 @@ KEYS = {
 
 
 class Keys:
-    """`peek` knows the secrets of KEYS; those of `stored` take a look-up."""
+    """A key cache: `peek` has the secrets of KEYS; those of `stored` need a look-up."""
 
     def __init__(self, stored=None, away=False):
         self.stored = stored
@@ -137,7 +137,7 @@ GOOGLE = {"x-goog-api-key": "good"}
 
 
 def wide_site(entries=frozenset(WIDE), **options):
-    """A gateway with models of all families, and one that each of them offers."""
+    """Return a gateway with models of all families, and one that every family offers."""
     names = {name for served in WIDE.values() for name in served}
     snapshot = Snapshot(
         version=1,
@@ -149,7 +149,7 @@ def wide_site(entries=frozenset(WIDE), **options):
 
 
 def shown(answer):
-    """(shape, names) of a list."""
+    """Return (shape, names) of a list."""
     assert (answer.status, answer.headers["content-type"]) == (200, "application/json"), answer.body
     check_ids(answer)
     said = answer.json
@@ -163,7 +163,7 @@ def shown(answer):
     return shape, [model["id"] for model in said["data"]]
 
 
-# Codex 0.169 takes no list where a model lacks one of these.
+# Codex 0.169 rejects a list in which a model lacks one of these.
 NEEDED_BY_CODEX = {
     *("slug", "display_name", "supported_reasoning_levels", "shell_type", "visibility"),
     *("supported_in_api", "priority", "base_instructions", "support_verbosity"),
@@ -255,7 +255,7 @@ async def test_the_list_for_codex_has_what_its_catalog_has(version, most):
         assert models["sol"].keys() >= NEEDED_BY_CODEX
         assert "AGENTS.md" in models["sol"]["base_instructions"]
         other = await served.ask("GET", path, bearer() | VERSION)
-        assert "has_more" in other.json  # of the messages family
+        assert "has_more" in other.json  # a field of the messages family
         one = await served.ask("GET", path.replace("?", "/sol?"), bearer())
         assert one.json["id"] == "sol"
 
@@ -349,7 +349,7 @@ async def test_a_model_of_another_family_is_unknown_in_the_callers_shape(wide, p
 
 @pytest.mark.parametrize("path", ["/v1/models", "/v1beta/models", "/v1/models/everywhere", "/no"])
 async def test_many_fields_in_the_query(wide, path):
-    """More than anybody means: they decide nothing, and break nothing."""
+    """More fields than any client sends: they have no effect."""
     answer = await wide.ask("GET", f"{path}?{'x=1&' * 150}", bearer())
     assert answer.status == (404 if path == "/no" else 200)
 
@@ -391,7 +391,7 @@ async def test_other_methods(served, method):
 
 
 async def test_what_a_caller_says_of_itself_is_bounded():
-    """The arrival of a call: only an id in visible ASCII, and not too much of an agent."""
+    """The arrival of a call: an id only in visible ASCII, and an agent of bounded length."""
     seen = []
     handler = acting(lambda one, body: (seen.append(one.arrival()), one.respond(b"{}"))[1])
     async with serving({"/acted": handler}) as served:

@@ -1,4 +1,4 @@
-"""Which handler a path finds."""
+"""The handler for each path."""
 
 import re
 from pathlib import Path
@@ -23,7 +23,7 @@ FOUND = {
     "/v1/responses": inference.ResponsesHandler,
     "/v1/responses/input_tokens": inference.InputTokensHandler,
     "/v1/responses/compact": inference.CompactHandler,
-    # who reads asks for a model by its name, whatever stands behind a colon
+    # a read asks for a model by its name, whatever follows a colon
     **dict.fromkeys((
         "/v1/models", "/v1/models/some-model", "/v1/models/some/model", "/v1/models/some%2Fmodel",
         "/v1beta/models", "/v1beta/models/some/model", "/v1/models/some:model",
@@ -64,7 +64,7 @@ CONTEXT = [*(("GET", path) for path in FOUND), *(("POST", path) for path in POST
 
 
 def handler_of(method, path, monkeypatch):
-    """The handler that the router finds for a request."""
+    """Return the handler that the router finds for a request."""
     runs = []
     monkeypatch.setattr(routes, "HandlerRun", runs.append)
     Router("the site").delegate(Request(SimpleNamespace(peer="198.51.100.7"), method, path, {}))
@@ -129,7 +129,7 @@ def test_the_endpoints_are_those_of_their_families():
     "target", ["/nothing", "/static/x.js", "/favicon.ico", "/v1/models/../../etc/passwd"]
 )
 async def test_nothing_of_tornado_shows(served, target):
-    """No page, no header, no redirect of the library below."""
+    """Tornado's pages, headers and redirects do not appear."""
     answer = await served.ask("GET", target)
     assert answer.status in (401, 404)
     assert answer.headers["content-type"] == "application/json"

@@ -1,4 +1,4 @@
-"""The stream by which `doctor` tests a proxy: paced, one at a time for each key."""
+"""The stream with which `doctor` tests a proxy: paced, one at a time for each key."""
 
 import json
 import time
@@ -24,7 +24,7 @@ def site(**options):
 
 
 async def begun(served, secret="good"):
-    """A peer that has the head of its stream."""
+    """Return a peer that has received the head of its stream."""
     peer = await served.peer()
     await peer.request("GET", PATH, bearer(secret))
     assert (await peer.head()).status == 200

@@ -1,4 +1,4 @@
-"""Packed bodies taken apart: any split, any damage, and what a step may cost."""
+"""Unpacking of compressed bodies: any split, any damage, and the cost of a step."""
 
 import gzip
 import random
@@ -35,7 +35,8 @@ def raw_deflate(body):
 
 
 def unsized_zstd(body):
-    """A frame as streams make it: without its length, with the window of its level."""
+    """Return a frame as stream encoders write it: without its length, with the window of its
+    level."""
     machine = zstd.ZstdCompressor()
     return machine.compress(body) + machine.flush()
 
@@ -61,7 +62,7 @@ def test_every_coding_is_here():
 
 
 def unpacked(coding, pieces, limit=LIMIT):
-    """What comes out when `pieces` go in one after the other."""
+    """Return the result of feeding `pieces` one after the other."""
     body = PackedBody(coding, limit)
     for piece in pieces:
         body.feed(piece)
@@ -164,7 +165,7 @@ def test_a_bomb_never_takes_more_memory_than_the_limit(packer):
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    # A piece, and one copy of what is packed: stored, that is all of it.
+    # One chunk, and one copy of the compressed body, which is everything if it is merely stored.
     assert peak < (2 << 20) + 600_000 + (len(packed) if len(packed) > 1 << 20 else 0)
 
 
@@ -187,7 +188,7 @@ EMPTY_BLOCKS = {
 
 @pytest.mark.parametrize("coding", EMPTY_BLOCKS)
 def test_a_step_takes_only_so_much(coding):
-    """Blocks that hold nothing: every byte is work, none is made."""
+    """Empty blocks: every byte costs work and produces no output."""
     body, steps = PackedBody(coding, LIMIT), 1
     body.feed(EMPTY_BLOCKS[coding])
     while body.step():
@@ -199,7 +200,8 @@ def test_a_step_takes_only_so_much(coding):
 
 @pytest.mark.parametrize("packer", PACKERS)
 def test_the_memory_that_a_body_counts(packer):
-    """What is packed and unpacked, the state, and a window where the coding has one of its own."""
+    """Counts the compressed and the unpacked body, the state, and a separate window where the
+    coding has one."""
     coding, pack = PACKERS[packer]
     body, packed = PackedBody(coding, LIMIT), pack(NOISE)
     body.feed(packed)
@@ -215,6 +217,6 @@ def test_a_small_body_at_once():
     packed = gzip.compress(b"x" * 1000)
     assert unpacked_if_small("gzip", packed, 1000) == b"x" * 1000
     assert unpacked_if_small("gzip", packed, 999) == b""
-    assert unpacked_if_small("gzip", gzip.compress(NOISE), len(NOISE)) == NOISE  # in many steps
+    assert unpacked_if_small("gzip", gzip.compress(NOISE), len(NOISE)) == NOISE  # takes many steps
     assert unpacked_if_small("gzip", packed[:-1], 1000) == b""
     assert unpacked_if_small("gzip", b"plain", 1000) == b""

@@ -1,4 +1,4 @@
-"""Unknown paths are noted for the owner of a known key, and for nobody else."""
+"""Unknown paths are recorded for the owner of a known key, and for nobody else."""
 
 import asyncio
 from dataclasses import replace
@@ -18,7 +18,7 @@ DOUBLED = "/v1/messages/v1/messages"
 
 
 class Keys:
-    """Two keys, one of them not in memory, and one that was revoked."""
+    """A key cache with two keys, one of them not in memory, and one that was revoked."""
 
     away = False
 
@@ -56,7 +56,7 @@ def keys():
 
 @pytest.fixture
 def served(served, keys, noted):
-    """A server that notes wrong paths."""
+    """Return a server that records wrong paths."""
     served.site.wrong_paths = WrongPaths(keys, noted, lambda: 7)
     return served
 

@@ -110,7 +110,8 @@ async def test_targets_without_a_path_are_the_root(target):
 
 
 def read(data, piece_bytes=1 << 20, fault_of=head_fault):
-    """The pieces that a reader makes of `data`, up to the first that breaks the connection."""
+    """Return the pieces that a reader makes of `data`, up to the first that breaks the
+    connection."""
     pieces = []
 
     def take(kind, value):
@@ -151,7 +152,7 @@ async def test_a_request_is_split_in_two_anywhere_and_comes_byte_by_byte():
 
 
 async def test_chunks_may_have_extensions_and_trailers():
-    """Trailers get into no request; behind a proxy the next one is another client's."""
+    """Trailers become part of no request; behind a proxy the next request is another client's."""
     evil = b'3;a=b;c="d e"\r\nabc\r\n0\r\nAuthorization: Bearer of-somebody\r\nX-Evil: 1\r\n\r\n'
     async with peer_of(ECHO, post(evil, CHUNKED) + post(b"next")) as peer:
         for body in (b"\n\nabc", b"\n\nnext"):
@@ -180,7 +181,7 @@ def test_a_host_longer_than_any_name_is_refused_and_not_remembered():
 
 
 def extended(extension, count, body=b"x"):
-    """A chunked body with the same extension in `count` of its chunks."""
+    """Return a chunked body with the same extension in `count` of its chunks."""
     return (b"%x%b\r\n%b\r\n" % (len(body), extension, body)) * count + b"0\r\n\r\n"
 
 
@@ -202,7 +203,7 @@ def test_extensions_of_chunks_are_bounded_over_the_whole_body(
         assert (kinds[0], kinds[-1], kinds.count(END)) == (HEAD, END, 1)
         assert b"".join(value for kind, value in pieces if kind == BODY) == b"x" * count
     else:
-        # Behind the whole body the end of it may follow; the connection ignores it.
+        # A whole body may still be followed by its end, which the connection ignores.
         assert "chunk extensions" in pieces[kinds.index(BROKEN)][1]
         assert END not in kinds[: kinds.index(BROKEN)]
 
@@ -273,7 +274,7 @@ async def test_garbage_behind_a_good_request_does_not_spoil_its_answer(slow_head
     handler = acting(lambda handler, body: handler.respond(body), wait)
     sent = post(b"good", {}, "/acted") * 2 + b"\x16\x03garbage\r\n\r\n"
     async with peer_of({"/acted": handler}, sent) as peer:
-        await peer.send(GET)  # is not looked at any more
+        await peer.send(GET)  # is not read any more
         for _ in range(2):
             answer = await peer.answer()
             assert (answer.status, answer.body) == (200, b"good")
@@ -286,7 +287,7 @@ def requests_in_memory():
 
 
 async def test_requests_by_the_thousand_ahead_of_their_answers():
-    """They are served in order, and few of them are taken in before their turn."""
+    """They are served in order, and only few are parsed ahead."""
     handler, sent = held(), 3_000
     async with peer_of({"/held": handler}, post(b"", {}, "/held")) as peer:
         await until(lambda: handler.seen and handler.seen[0].events)
@@ -302,7 +303,7 @@ async def test_requests_by_the_thousand_ahead_of_their_answers():
 
 
 async def test_reading_ahead_is_bounded():
-    """What is behind a running request stays with the client."""
+    """What follows a running request stays in the client's buffers."""
     handler, body = held(), bytes(63 << 18)
     assert len(body) > 100 * QUEUED_MAX_BYTES
     routes = {"/held": handler, **ECHO}
@@ -421,7 +422,8 @@ async def test_what_is_refused_ends_the_connection(data, piece_bytes):
     handler = acting()
     async with peer_of({"/echo": handler}) as peer:
         for at in range(0, len(data), piece_bytes):
-            await peer.send(data[at : at + piece_bytes])  # goes on after the refusal, no reset
+            # Continues after the refusal, without a reset.
+            await peer.send(data[at : at + piece_bytes])
             await turns(1)
         await peer.refusal()
         await gone(peer)
@@ -436,7 +438,7 @@ async def test_a_body_that_breaks_off_into_nonsense(data, pause):
         await turns(pause)
         await peer.send(data)
         await peer.refusal()
-        # The handler does not wait any more, and was told once.
+        # The handler no longer waits, and was notified once.
         assert handler.seen[0].events == ["closed", "left"]
         assert peer.served.waiting_bodies == 0
         await gone(peer)
@@ -581,7 +583,7 @@ async def test_continue_is_sent_once_and_then_the_answer(slow_head):
 
 
 @pytest.mark.parametrize(("headers", "version", "body", "continues"), [
-    (EXPECT, "1.1", b"body", True),  # it does not wait
+    (EXPECT, "1.1", b"body", True),  # does not wait for the 100
     ({"Expect": "100-continue"}, "1.1", b"", False),
     (EXPECT, "1.0", b"body", False),
     ({"Expect": "tea", "Content-Length": "4"}, "1.1", b"body", False),
@@ -601,7 +603,8 @@ async def test_continue_for_who_does_not_wait_or_cannot_expect_it(
 
 
 def streaming(run):
-    """A handler class whose answer is made by `await run(connection)`, in a task of its own."""
+    """Return a handler class whose answer is made by `await run(connection)`, in a task of its
+    own."""
 
     async def act(handler, body):
         await asyncio.create_task(run(handler.connection))
@@ -637,11 +640,11 @@ async def test_a_stream_is_chunked_and_empty_pieces_are_no_end_of_it():
 
 
 BUFFER_BYTES = 65536
-KERNEL_BYTES = 1 << 20  # what the kernels of both sides may take, with the small buffers below
+KERNEL_BYTES = 1 << 20  # more than both kernels' buffers hold, with the small buffers below
 
 
 def narrow():
-    """Options of a server whose connections have small buffers, in the kernel as well."""
+    """Return options of a server whose connections have small buffers, in the kernel as well."""
     return {"listener": bound(send_bytes=16384), "stream_buffer_bytes": BUFFER_BYTES}
 
 
@@ -701,7 +704,7 @@ async def test_start_says_that_the_buffer_is_full_and_nobody_is_called_after_the
 
 
 async def test_unread_answers_do_not_pile_up():
-    """A client sends request after request and reads nothing."""
+    """A client sends request after request and reads no answer."""
     size, count = 20_000, 300
     answered = []
 
@@ -730,7 +733,7 @@ BOTH_WAYS = pytest.mark.parametrize("reset", [False, True])
 
 
 async def gone(peer, reset=False):
-    """Waits until the server has noticed that the peer leaves."""
+    """Wait until the server has noticed that the peer has closed."""
     peer.leave(reset)
     await until(lambda: not peer.served.server.connections)
 
@@ -775,7 +778,7 @@ async def test_leaving_while_the_head_is_checked(headers, reset):
 
 @BOTH_WAYS
 async def test_leaving_while_the_answer_is_made(reset):
-    """Nor is what was pipelined behind it served."""
+    """Pipelined requests after it are not served either."""
     handler = held()
     async with peer_of({"/held": handler}, post(b"", {}, "/held") * 5) as peer:
         await until(lambda: handler.seen and handler.seen[0].events)
@@ -794,7 +797,7 @@ async def test_leaving_in_the_middle_of_a_stream(reset):
         connection.on_drained = lambda: ended.append("drained")
         connection.start(200, (), b"begun")
         await until(lambda: connection.closed)
-        # Whoever has not noticed yet may go on.
+        # A handler that has not noticed yet may go on.
         assert connection.start(200, (), b"") and connection.send(b"more")
         connection.finish(b"end")
         connection.answer(200, (), b"")
@@ -816,7 +819,8 @@ async def test_leaving_in_the_middle_of_a_stream(reset):
 @pytest.mark.parametrize("method", ["GET", "POST"])
 @pytest.mark.parametrize("turns_later", range(12))
 async def test_leaving_in_any_turn_of_the_loop(turns_later, method, reset):
-    """Everything is in one process here, so that each turn can be met; nothing may be logged."""
+    """Client and server share a process here, so that every turn can be tested; nothing may be
+    logged."""
     handler = acting()
     async with peer_of({"/acted": handler}) as peer:
         await until(lambda: peer.served.server.connections)
@@ -830,7 +834,7 @@ async def test_leaving_in_any_turn_of_the_loop(turns_later, method, reset):
 
 
 async def test_leaving_in_the_turn_that_ends_the_body():
-    """The body is with the handler before the connection is known to be gone."""
+    """The handler has the body before the connection is known to be closed."""
     handler = held()
     head = encode_head("POST", "/acted", {"Content-Length": "1"})
     async with peer_of({"/acted": handler}, head) as peer:
@@ -867,7 +871,7 @@ async def test_drop_never_lets_a_stream_look_whole(version, end):
 
 
 async def test_a_client_still_sending_can_read_an_early_answer():
-    """No reset: what comes is thrown away for a while, and our side is closed."""
+    """No reset: further bytes are discarded for a while, with the server's side closed."""
     head = encode_head("POST", "/livez", {"Content-Length": "900000"})
     async with peer_of(ECHO, head, max_body_bytes=1024) as peer:
         for _ in range(9):

@@ -1,4 +1,4 @@
-"""How a handler is run: without a task, from one thing it waits for to the next."""
+"""Running of handlers: without a task, from one awaited future to the next."""
 
 import asyncio
 
@@ -8,7 +8,7 @@ from handlers.http.run import HandlerRun
 
 
 class Handler:
-    """A handler whose work is given; `errors` are the statuses it was told to answer."""
+    """A handler with given work; `errors` are the statuses that it was asked to answer with."""
 
     call_id = "01CALL"
 

@@ -1,4 +1,4 @@
-"""The server of the relay port on real sockets; tests count the seconds of its sweep."""
+"""The server of the relay port on real sockets; tests drive the clock of its sweep."""
 
 import asyncio
 import errno
@@ -66,7 +66,7 @@ async def test_every_answer_says_when_and_who():
 
 
 class Starved(socket.socket):
-    """A listener in a process that has no descriptor left, as long as `starved` is set."""
+    """A listener in a process without free descriptors, as long as `starved` is set."""
 
     starved = False
     tries = 0
@@ -150,7 +150,7 @@ async def test_the_first_head_has_its_time():
         idle, slow = await served.peer(), await served.peer(b"GET /livez HTTP/1.1\r\n")
         await until(lambda: served.server.connections == 2)
         for _ in range(5):
-            await slow.send(b"X: y\r\n")  # does not make its time longer
+            await slow.send(b"X: y\r\n")  # does not extend its time
             await served.pass_s(1)
         assert await idle.is_silent() and await slow.is_silent()
         await served.pass_s(1)
@@ -242,7 +242,7 @@ LARGE_BYTES = 2 << 20
 
 
 def reading_slowly():
-    """A peer of a server with an answer that is larger than all buffers."""
+    """Yield a peer of a server whose answer is larger than all buffers."""
     handler = acting(lambda handler, body: handler.respond(b"x" * LARGE_BYTES))
     listener = bound(send_bytes=16384)
     return peer_of(
@@ -256,7 +256,7 @@ async def test_a_closed_connection_does_not_wait_for_ever_for_its_client_to_read
         await peer.request("GET", "/large", {"Connection": "close"})
         assert (await peer.head()).status == 200
         (connection,) = served.server._connections
-        for _ in range(3):  # it reads, slowly
+        for _ in range(3):  # the client reads, slowly
             await served.pass_s(9)
             await peer.exactly(LARGE_BYTES // 5)
             assert served.server.connections == 1
@@ -282,7 +282,7 @@ async def test_a_closed_connection_sends_all_when_its_client_reads():
 
 
 def connected(port):
-    """A peer whose connection the kernel has queued: the server has not seen it yet."""
+    """Return a peer whose connection is in the kernel's queue: the server has not seen it yet."""
     peer = Peer()
     peer.socket.setblocking(True)
     peer.socket.connect((HOST, port))
@@ -295,7 +295,8 @@ async def test_drain_serves_who_waits_in_the_queue_and_refuses_others():
         queued = [connected(served.port) for _ in range(3)]
         served.peers += queued
         served.server.drain()
-        assert served.server.connections == 3  # or the worker would end before they were served
+        # Otherwise the worker would end before they were served.
+        assert served.server.connections == 3
         with pytest.raises(ConnectionRefusedError):
             await served.peer()
         for peer in queued:
@@ -318,7 +319,7 @@ async def test_drain_gives_kept_connections_two_seconds_after_their_last_byte():
         assert await idle.is_silent() and await fresh.is_silent()
         await served.pass_s(1)
         assert await idle.rest() == b"" and await fresh.rest() == b""
-        # Still another request of a proxy that has not read our "close" yet:
+        # Another request of a proxy that has not read the "close" yet:
         assert (await busy.ask("GET", "/livez")).status == 200
         await served.pass_s(DRAIN_IDLE_S)
         assert await busy.is_silent()

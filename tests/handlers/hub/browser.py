@@ -13,7 +13,7 @@ PASSWORDS = {"alice": "correct horse", "boss": "battery staple", "carol": "corre
 
 
 def submitted_by(page):
-    """The fields that a browser would send from the first form that has a Save button."""
+    """Return the fields that a browser would send from the first form with a Save button."""
     form = next(text for text in re.findall(r"<form.*?</form>", page, re.S) if ">Save" in text)
     fields = []
     for tag in re.findall(r"<input\b[^>]*>", form):
@@ -30,7 +30,7 @@ def submitted_by(page):
 
 
 class Answer:
-    """What came back."""
+    """A response."""
 
     def __init__(self, response, body):
         self.status, self.headers = response.status, response.headers
@@ -49,7 +49,7 @@ class Answer:
 
 
 class Browser:
-    """Follows no redirect; with a token it is a script instead."""
+    """A browser that follows no redirects; with a token it acts as a script."""
 
     def __init__(self, port, token=None):
         self.port, self.token, self.cookies, self.xsrf = port, token, {}, ""
@@ -77,19 +77,19 @@ class Browser:
         return self.ask("GET", path, **headers)
 
     def send(self, path, fields, *, xsrf=True, **headers):
-        """Sends a form, with the token of the last one."""
+        """Send a form, with the token of the last one."""
         fields = [*fields, ("_xsrf", self.xsrf)] if xsrf else fields
         headers["Content-Type"] = "application/x-www-form-urlencoded"
         return self.ask("POST", path, urlencode(fields), **headers)
 
     def api(self, method, path, body=None, *, xsrf=True):
-        """A call of the JSON API, with the token of the last form."""
+        """Call the JSON API, with the token of the last form."""
         headers = {"Content-Type": "application/json"}
         headers |= {"X-XSRFToken": self.xsrf} if xsrf else {}
         return self.ask(method, path, None if body is None else json.dumps(body), **headers)
 
     def make(self, name, **fields):
-        """The id of a new key."""
+        """Create a key; return its id."""
         answer = self.api("POST", "/api/keys", {"name": name, **fields})
         assert answer.status == 201, answer.text
         return answer.json["id"]

@@ -74,7 +74,7 @@ class Served:
             self._loop.remove_reader(listener)
 
     def signed_in(self, name):
-        """The browser of a user whose session is a row that nobody signed in for."""
+        """Return the browser of a user whose session was inserted as a row, without a sign-in."""
         browser, db = Browser(self.port), self.site.db
         user_id = wallet.find_owner(db, name).id
         browser.cookies["sluice_session"] = sessions.begin(db, user_id, HOST, "")
@@ -89,7 +89,7 @@ class Served:
 
 @pytest.fixture(scope="session")
 def filled_store(tmp_path_factory):
-    """The path of a store that tests copy: to hash passwords takes its time."""
+    """Return the path of a store that tests copy, because hashing passwords takes time."""
     path = tmp_path_factory.mktemp("hub") / "filled.db"
     db = open_database(f"sqlite:///{path}")
     up(db)
@@ -109,13 +109,13 @@ def db(filled_store, tmp_path):
 
 @pytest.fixture
 def world(db, tmp_path):
-    """Groups, models, a channel and a third user."""
+    """Create groups, models, a channel and a third user."""
     edit(db, tmp_path)
 
 
 @pytest.fixture
 def apply(db):
-    """apply(document): what the command does."""
+    """Return apply(document), which does what the command does."""
 
     def bring(document):
         editor(db, SEALING, "tester").apply(parse(json.dumps(document), {}, Path.cwd()))
@@ -123,12 +123,12 @@ def apply(db):
     return bring
 
 
-SUMS_PATIENCE_S = 20  # no page without its sums, however busy the machine
+SUMS_PATIENCE_S = 20  # pages always have their sums, however busy the machine
 
 
 @pytest.fixture
 def serve(db):
-    """serve(section=fields …): the Hub with these settings; the last one ends with the test."""
+    """Return serve(section=fields …): the Hub with these settings; all end with the test."""
     running = []
 
     def start(**sections):
@@ -161,7 +161,7 @@ def hub(serve):
 
 @pytest.fixture
 def relay():
-    """A relay that a test plays."""
+    """Yield a relay that the test controls."""
     made = Relay()
     yield made
     made.close()
@@ -169,7 +169,7 @@ def relay():
 
 @pytest.fixture
 def with_relay(serve, relay, monkeypatch):
-    """The Hub before that relay; its base URL is https://gate.example.com."""
+    """Return the Hub in front of that relay; its base URL is https://gate.example.com."""
     monkeypatch.setattr(relay_calls, "RECORD_WAIT_S", 0.3)
     public = "https://gate.example.com"
     return serve(server={"port": relay.port, "public_url": public}, hub={"public_url": ""})
@@ -177,7 +177,7 @@ def with_relay(serve, relay, monkeypatch):
 
 @pytest.fixture
 def browser(hub):
-    """One that has not signed in."""
+    """Return a browser that has not signed in."""
     return Browser(hub.port)
 
 
@@ -188,24 +188,24 @@ def alice(hub):
 
 @pytest.fixture
 def key(alice):
-    """A key of alice in coding."""
+    """Return a key of alice in the group coding."""
     return alice.make("laptop", group="coding")
 
 
 @pytest.fixture
 def boss(hub):
-    """An administrator."""
+    """Return the browser of an administrator."""
     return hub.signed_in("boss")
 
 
 @pytest.fixture
 def carol(hub, world):
-    """A member of the group default alone, in a world of groups and models."""
+    """Return a member of only the group default, in a world of groups and models."""
     return hub.signed_in("carol")
 
 
 @pytest.fixture
 def api(hub, db):
-    """A script of the administrator boss."""
+    """Return a script of the administrator boss."""
     _, token = tokens.create(db, "boss", ["admin"], actor="tester")
     return Script(hub.port, token)

@@ -47,12 +47,12 @@ serial = iter(range(10**6))
 
 
 def edit(db, folder, text=DOCUMENT):
-    """Applies a document."""
+    """Apply a document."""
     editor(db, SEALING, "tester").apply(parse(text, {}, folder))
 
 
 def text_of(answer):
-    """What a page says, without its marks."""
+    """Return the text of a page, without tags."""
     return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", answer.text))
 
 
@@ -65,7 +65,8 @@ def book(db, *records):
 
 
 def call(db, user="alice", outcome="ok", ago_ms=0, **fields):
-    """A record of a call of a user for gpt-5 in coding that cost 0.1 of the wallet."""
+    """Return the record of a user's call of gpt-5 in the group coding; it cost 0.1 of the
+    wallet."""
     at_ms = database_ms(db) - ago_ms
     code = None if outcome == "ok" else "upstream_error"
     facts = {"user": user, "user_id": user_id(db, user), "key_id": "k", "key_name": "laptop"}

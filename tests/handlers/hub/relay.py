@@ -1,4 +1,4 @@
-"""A relay that answers as a test says, and notes what it was asked."""
+"""A relay that answers as a test tells it and records its requests."""
 
 import contextlib
 import json
@@ -45,8 +45,9 @@ WHOLE = {
 
 
 class Relay:
-    """`asked`: (path, headers, body) of each request. `wait`: cleared, answers wait for it behind
-    their first event; `cut`: they end there; `gone`: their clients have left."""
+    """A relay. `asked`: (path, headers, body) of each request. `wait`: if cleared, answers wait
+    for it after their first event. `cut`: they end there. `gone`: their clients have
+    disconnected."""
 
     def __init__(self):
         self.port, self.asked, self.call_id, self.status = free_port(), [], new_ulid(), 200
@@ -99,7 +100,7 @@ class Relay:
 
     @contextlib.contextmanager
     def two_running(self, browser, ask):
-        """Two calls of a user wait for their answers: `ask(twin)` makes each."""
+        """Start two calls of a user that wait for their answers; `ask(twin)` makes each."""
         self.wait.clear()
         twins = [Browser(browser.port) for _ in range(2)]
         for twin in twins:

@@ -1,4 +1,4 @@
-"""A script that speaks the JSON API."""
+"""A script that uses the JSON API."""
 
 import json
 
@@ -17,20 +17,20 @@ CHANNEL = {
 
 
 def http(body, status="200 OK"):
-    """The answer of an upstream."""
+    """Return an upstream's answer."""
     text = json.dumps(body)
     head = f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {len(text)}"
     return f"{head}\r\n\r\n{text}".encode()
 
 
 class Script(Browser):
-    """With a token; bodies and answers are JSON."""
+    """A browser with a token; bodies and answers are JSON."""
 
     def call(self, method, path, body=None):
         return self.ask(method, path, None if body is None else json.dumps(body))
 
     def create(self, plural, *bodies):
-        """Creates objects of a kind; the last one as it is answered."""
+        """Create objects of a kind; return the last one as answered."""
         for body in bodies:
             answer = self.call("POST", f"/api/admin/{plural}", body)
             assert answer.status == 201, answer.text
@@ -42,7 +42,7 @@ class Script(Browser):
         return answer.json["items"]
 
     def refused(self, method, path, body=None):
-        """(status, field, message) of a call that is refused."""
+        """Make a call that must be refused; return (status, field, message)."""
         answer = self.call(method, path, body)
         error = answer.json["error"]
         return answer.status, error["field"], error["message"]

@@ -72,7 +72,8 @@ def test_a_token_is_shown_once_and_acts_for_its_user(alice, hub):
     assert Browser(hub.port, token).get("/api/me").json == me
     [token_id] = re.findall(r'name="revoke" value="([^"]+)"', text)
     alice.send("/account/tokens", [("revoke", token_id)])
-    assert alice.send("/account/tokens", [("scope", "admin")]).status == 400  # beyond the role
+    # More than the role allows.
+    assert alice.send("/account/tokens", [("scope", "admin")]).status == 400
     for text in (None, "slt-made-up", "sk-slc-key", token):
         answer = Browser(hub.port, text).get("/api/me")
         assert answer.status == 401

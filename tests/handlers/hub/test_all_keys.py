@@ -1,4 +1,5 @@
-"""A leaked key and a disputed charge: found, switched off, refunded, all of it audited."""
+"""A leaked key and a disputed charge: search, disabling, refund, and the audit lines of all
+this."""
 
 import json
 
@@ -15,7 +16,7 @@ KEYS, FIND = "/api/admin/keys", "/api/admin/keys/find"
 
 @pytest.fixture(autouse=True)
 def keys(apply):
-    """Three keys of alice, one of boss."""
+    """Create three keys of alice, one of boss."""
     owners = [("alice", "laptop"), ("alice", "server"), ("alice", "old"), ("boss", "laptop")]
     rows = [{"user": user, "name": name, "group": "default"} for user, name in owners]
     rows[0]["secret"] = LEAKED
@@ -95,7 +96,7 @@ def test_a_disputed_charge_is_refunded_once_and_shown_at_the_call(api, boss, ali
     assert form not in alice.get(f"/usage/{other_id}").text
     assert form in boss.get(f"/usage/{other_id}").text
     part = [("amount", "0.000001"), ("reason", "broken"), ("id", "seen-once")]
-    for _ in range(2):  # as by a double click
+    for _ in range(2):  # like a double click
         assert boss.send(form, part).status == 303
     left = format_money(parse_money(cost) - 1000)
     assert left in boss.get(f"/usage/{other_id}").text

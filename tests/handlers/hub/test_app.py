@@ -1,4 +1,4 @@
-"""What holds for all of the Hub: headers, unknown paths, paths of the relay, errors."""
+"""Rules for the whole Hub: headers, unknown paths, paths of the relay, errors."""
 
 import gc
 import gzip
@@ -120,7 +120,7 @@ def test_every_feature_has_its_line():
     )
 
 
-STORED = "refused."  # sentences of the store, of which a translation may leave values out
+STORED = "refused."  # sentences of the store; a translation may omit their values
 
 
 def test_texts_with_a_number_have_both_forms_in_one_text():
@@ -167,7 +167,7 @@ BUTTON = re.compile(
     re.DOTALL,
 )
 WORDS = re.compile(r'words\["([\w.]+)"(?: if .*? else "([\w.]+)")?\]')
-# What ends or steps through something that the page names, and the names of other pages.
+# Buttons that end or page through something that the page names, and the names of other pages.
 BARE = {"Cancel", "Close", "Back", "Continue", "Done", "Copy", "Send", "Stop", "Undo", "Find"} | {
     *("Export", "Live", "CSV", "Columns", "Compare", "Code", "History"),
     *("Alerts", "Channels", "Invites", "Keys", "Prices", "Usage"),
@@ -185,7 +185,7 @@ def test_buttons_say_verb_and_thing():
                 words.get(name, "")
                 for pair in WORDS.findall(button["inner"])
                 for name in pair
-                if not name.startswith("admin.kind_")  # the thing of a button
+                if not name.startswith("admin.kind_")  # the object of a button
             }
             bare |= {f"{path.name}: {text}" for text in texts - BARE - {""} if " " not in text}
     assert buttons > 100 and not bare, sorted(bare)

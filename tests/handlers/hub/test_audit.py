@@ -1,4 +1,5 @@
-"""The audit log: who changed what, from where, with both states; read, exported, never changed."""
+"""The audit log: who changed what, from where, with the states before and after; it can be read
+and exported, never changed."""
 
 import csv
 import io

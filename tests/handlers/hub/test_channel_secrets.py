@@ -1,4 +1,4 @@
-"""Changes over HTTP that would reveal stored secrets of a channel, or which files exist."""
+"""Changes over HTTP that would reveal a channel's stored secrets, or which files exist."""
 
 import os
 
@@ -19,7 +19,7 @@ KEYS = {"keys": [UPSTREAM_KEY]}
 
 @pytest.fixture
 def command(api, db):
-    """command(field=text …): changes the channel main as a command does."""
+    """Return command(field=text …), which changes the channel main as a command does."""
     api.create("models", MODEL)
     api.create("channels", CHANNEL | {"extra_headers": HEADERS})
     return lambda **edits: editor(db, SEALING, "operator").change("channel", "main", edits)

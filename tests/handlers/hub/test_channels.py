@@ -32,7 +32,7 @@ def vendor():
 
 @pytest.fixture
 def create(api, vendor):
-    """create(name, fields …): a channel of the scripted vendor that serves one model."""
+    """Return create(name, fields …): a channel of the scripted vendor that serves one model."""
     api.create("models", MODEL)
     body = CHANNEL | {"vendor": "demo", "base_url": vendor.url}
     return lambda name, **fields: api.create("channels", body | {"name": name} | fields)
@@ -57,7 +57,8 @@ def test_all_enabled_channels_are_called_and_reported_one_by_one(create, api, bo
         [named] = api.call("POST", TESTS, {"channels": ["off"], "stream": True}).json["items"]
         assert (named["channel"], named["stream"], named["ok"]) == ("off", True, True)
         lines = [row["name"] for row in api.listed("/api/admin/audit?kind=channel&actor=boss")]
-        assert lines.count("good") == 2 and lines.count("bad") == 3  # created, and each test
+        # Once by the creation, once by each test.
+        assert lines.count("good") == 2 and lines.count("bad") == 3
         boss.get("/admin/channels")
         text = boss.send("/admin/channels?search=good", [("test", "all")]).text
         assert "1 of 1 channel," in text
@@ -78,7 +79,8 @@ def test_a_channel_that_cannot_be_tested_is_named(create, api, monkeypatch):
 
 
 class SlowUpstream(RawUpstream):
-    """Answers each connection in a thread of its own; counts those that it serves at a time."""
+    """An upstream that answers each connection in a thread and counts how many it serves at a
+    time."""
 
     running = most = 0
     _lock = threading.Lock()

@@ -1,4 +1,4 @@
-"""Redeem codes: a batch is shown once; unused codes are changed and removed."""
+"""Redeem codes: a batch is shown once; unused codes can be changed and removed."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""⌘K: what a text leads to, for whom."""
+"""⌘K: the results of a search text, for each kind of user."""
 
 import pytest
 
@@ -48,7 +48,8 @@ def test_models_of_other_groups_stay_hidden(boss, alice):
         boss.api("POST", "/api/admin/groups", {"name": "inner", "models": ["secret-model"]}).status
         == 201
     )
-    # Her group offers all models, but no channel serves this one to it; nor does /models show it.
+    # Her group offers all models, but no channel serves this one to it, so /models does not show
+    # it.
     channel = {"name": "of-inner", "vendor": "demo", "base_url": "http://127.0.0.1:9"}
     channel |= {"family": "chat_completions", "keys": ["sk"], "models": {"secret-model": "x"}}
     channel["groups"] = ["inner"]

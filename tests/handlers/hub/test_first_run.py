@@ -1,4 +1,4 @@
-"""The first run: who may take which step, and what each of them leaves behind."""
+"""The first run: who may take which step, and the result of each."""
 
 import re
 import socket
@@ -32,7 +32,7 @@ def vendor():
 
 @pytest.fixture
 def db(tmp_path):
-    """A store with its schema and nothing in it."""
+    """Yield a store with its schema and no rows."""
     db = open_database(sqlite_store(tmp_path / "empty.db"))
     yield db
     discard(db)
@@ -50,7 +50,7 @@ def begin(browser, link, **fields):
 
 
 def make_channel(browser, vendor, *, models=("demo-chat",), price="1"):
-    """The three steps of the first channel; the answer to Save."""
+    """Take the three steps of the first channel; return the answer to Save."""
     account = {"vendor": "openai-compatible", "base_url": vendor.url, "name": "main"}
     account |= {"keys": UPSTREAM_KEY, "groups": "default", "do": "names"}
     browser.get("/first-run")
@@ -82,7 +82,7 @@ def test_a_link_opens_until_an_administrator_has_a_password(browser, db, link):
 
 @pytest.mark.parametrize("links", [1, 8])
 def test_of_eight_at_once_one_becomes_administrator(hub, db, links):
-    """All with one link, or each with one of its own."""
+    """All with one link, or each with its own."""
     made = [first_run.make_link(db) for _ in range(links)] * (8 // links)
     names = [f"root-{number}" for number in range(8)]
     with ThreadPoolExecutor(8) as pool:
@@ -120,7 +120,7 @@ def test_a_refused_first_step_changes_nothing_and_its_link_opens_again(browser, 
     for fields, words in (
         ({"password": "short"}, "at least 12"),
         ({"base_url": "https://gate.example.com/v1"}, "version path"),
-        ({"name": "alice"}, ""),  # a member is not made an administrator
+        ({"name": "alice"}, ""),  # a member does not become an administrator
     ):
         answer = begin(browser, link, **fields)
         assert answer.status == 400 and words in answer.text
@@ -143,7 +143,7 @@ def test_who_chooses_the_demo_reads_how_to_start_it(browser, link):
     begin(browser, link)
     assert "./sluice demo" in browser.get("/first-run").text
     with socket.socket() as nobody:
-        nobody.bind((HOST, 0))  # and does not listen
+        nobody.bind((HOST, 0))  # a port on which nothing listens
         url = f"http://{HOST}:{nobody.getsockname()[1]}"
         fields = [("vendor", "demo"), ("base_url", url), ("groups", "default"), ("do", "list")]
         place = browser.send(CHANNEL, fields).place

@@ -1,4 +1,4 @@
-"""Forms and names of other sites: tokens of forms, Origin, Host, and what a cookie may say."""
+"""Forms and host names of other sites: form tokens, Origin, Host, and the contents of cookies."""
 
 import json
 from urllib.parse import quote
@@ -14,7 +14,7 @@ PUBLIC = "https://hub.example.com"
 
 
 def changes(browser, **headers):
-    """The status of a change of the browser's look, with its token."""
+    """Change the browser's appearance setting with its token; return the status."""
     return browser.send("/preferences", [("theme", "dark")], **headers).status
 
 
@@ -39,7 +39,7 @@ def test_a_form_whose_session_has_ended_is_kept_and_can_be_sent_again(hub, alice
     alice.get("/keys/new")
     session = alice.cookies["sluice_session"]
     alice.cookies["sluice_session"] = "ended"
-    alice.get("/sign-in")  # the token of the form is now of the cookie that ended
+    alice.get("/sign-in")  # the form's token now belongs to a cookie that has expired
     refused = alice.send("/keys/new", fields, **own)
     assert refused.status == 401 and "Your session has ended" in refused.text
     assert 'value="&lt;b&gt;\n10.0.0.0/8"' in refused.text and 'name="group"' in refused.text
@@ -51,7 +51,7 @@ def test_a_form_whose_session_has_ended_is_kept_and_can_be_sent_again(hub, alice
 
 
 def test_before_a_session_a_token_is_of_one_browser(hub, browser):
-    """Another site of the same domain can set the cookie, but it cannot make a token."""
+    """Another site of the same domain can set the cookie, but it cannot create a token."""
     other = Browser(hub.port)
     other.cookies["_xsrf"] = "planted-by-another-site"
     for either in (browser, other):
@@ -63,7 +63,7 @@ def test_before_a_session_a_token_is_of_one_browser(hub, browser):
         assert changes(browser) == 403
     browser.sign_in("alice", PASSWORDS["alice"])
     browser.xsrf, browser.cookies["_xsrf"] = before, cookie
-    assert changes(browser) == 403  # it opens nothing after the sign-in
+    assert changes(browser) == 403  # it is useless after the sign-in
     del other.cookies["_xsrf"]
     assert changes(other) == 403
 
@@ -72,9 +72,9 @@ def test_before_a_session_a_token_is_of_one_browser(hub, browser):
     ("made_by", "known", "status"),
     [
         (["old"], ["old", "upcoming"], 303),
-        (["upcoming"], ["old", "upcoming"], 303),  # by a node that is a step ahead
+        (["upcoming"], ["old", "upcoming"], 303),  # by a node that is one step ahead
         (["old"], ["new", "old"], 303),
-        (["new", "old"], ["new"], 303),  # made by the first
+        (["new", "old"], ["new"], 303),  # made with the first secret
         (["new", "old"], ["old"], 403),
         (["old"], ["new"], 403),
     ],
@@ -101,9 +101,9 @@ def test_what_is_no_token_is_refused(alice, token):
     [
         ({}, 303),
         ({"Origin": "http://{host}"}, 303),
-        ({"Origin": "https://{host}"}, 303),  # a proxy speaks TLS
+        ({"Origin": "https://{host}"}, 303),  # a proxy terminates TLS
         ({"Origin": PUBLIC}, 303),
-        ({"Origin": f"{PUBLIC}:443"}, 403),  # browsers leave the usual port out
+        ({"Origin": f"{PUBLIC}:443"}, 403),  # browsers omit the default port
         ({"Origin": "http://hub.example.com"}, 403),
         ({"Origin": "https://elsewhere.example.com"}, 403),
         ({"Origin": "https://hub.example.com.elsewhere.example"}, 403),

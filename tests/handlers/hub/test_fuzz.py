@@ -1,5 +1,5 @@
 """Requests to every endpoint of the JSON API that no honest script sends, the same in every run:
-none is an internal error."""
+none causes an internal error."""
 
 import http.client
 import json
@@ -15,7 +15,7 @@ from tests.handlers.hub.script import CHANNEL, MODEL
 from tests.support.ports import HOST
 
 SEED = 20261127
-EACH = 12  # requests of an endpoint
+EACH = 12  # requests for each endpoint
 KNOWN = {"name": ["alice", "default", "gpt-4.1", "main", "none"], "user": ["alice"], "plan": ["p"]}
 LEFT_OUT = {"/api/usage/tail"}  # never ends
 HALF = "\ud800"
@@ -35,7 +35,7 @@ def value(rng):
 
 
 def fitting(schema, rng):
-    """A value that a field may well have, or one inside which something is wrong."""
+    """Return a plausible value for a field, or one with something wrong inside."""
     if rng.random() < 0.35:
         return value(rng)
     kind = schema.get("type", "string")
@@ -53,7 +53,7 @@ def fitting(schema, rng):
 
 
 def word(text):
-    """A text in an address; halves of characters as their bytes."""
+    """Return a text for a URL; lone surrogates become their bytes."""
     return quote(text[:2000].encode("utf-8", "surrogatepass"), safe="")
 
 
@@ -69,7 +69,7 @@ def path_of(row, rng):
 
 
 def body_of(row, known, rng):
-    """JSON for the endpoint, as bytes; without a schema of its own something, too."""
+    """Return JSON for the endpoint, as bytes; also for endpoints without a schema."""
     if rng.random() < 0.1:
         return rng.choice(BYTES)
     fields = known.get(row.body, {}).get("properties", {"x": {}})
@@ -116,5 +116,5 @@ WINDOW = {"window": "month"}
 
 
 def is_ours(row, status):
-    """Whether an endpoint may answer so: the ops port of no gateway is asked to drain."""
+    """Return True for an expected status: no gateway's ops port can be asked to drain here."""
     return row.path.startswith("/api/admin/system") and status in (502, 503)

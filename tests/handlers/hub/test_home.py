@@ -1,4 +1,4 @@
-"""Home: figures beside the records, what needs its user, the way to the first call."""
+"""Home: figures that match the records, what its user must do, the path to the first call."""
 
 import re
 
@@ -25,7 +25,7 @@ KEY = (
 
 @pytest.fixture
 def own(db, world, tmp_path):
-    """The facts of calls of alice's key."""
+    """Return the facts of calls with alice's key."""
     edit(db, tmp_path, KEY)
     [key] = own_keys.owned(db, user_id(db, "alice"), 0)
     return {"key_id": key.id, "key_name": "laptop"}

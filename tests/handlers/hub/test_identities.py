@@ -1,4 +1,4 @@
-"""Who may ask what of the JSON API: each operation by each identity, role and scopes together."""
+"""Rights in the JSON API: each operation by each identity, with role and scopes together."""
 
 import http.client
 import re
@@ -40,7 +40,7 @@ WIDE = ("administrator", "administrator: admin")
 
 
 def expected(row, name):
-    """The status of a refusal; None: it is not refused."""
+    """Return the status of a refusal; None if the operation is not refused."""
     user, scopes = IDENTITIES[name]
     if row.scope == OPEN:
         return None
@@ -53,13 +53,13 @@ def expected(row, name):
 
 @pytest.fixture
 def identity(hub, db):
-    """identity(name): a browser or a script that asks as this one."""
+    """Return identity(name): a browser or a script with this identity."""
 
     def make(name):
         user, scopes = IDENTITIES[name]
         if scopes is None:
             browser = Browser(hub.port)
-            browser.get("/sign-in")  # for the XSRF token, which is asked for first
+            browser.get("/sign-in")  # for the XSRF token, which is checked first
             return browser.signed_in(user) if user else browser
         owner = MEMBER if user == MEMBER else BOSS
         token_id, token = tokens.create(db, owner, sorted(scopes), actor="tester")
@@ -75,7 +75,7 @@ def identity(hub, db):
 
 
 def status_of(browser, method, path):
-    """(status, text) of an answer; of a stream that does not end its status alone."""
+    """Return (status, text) of an answer; only the status of a stream that does not end."""
     if not path.endswith("/tail"):
         answer = browser.api(method, path, None if method == "GET" else {})
         return answer.status, answer.text
@@ -97,13 +97,13 @@ def test_role_and_scopes_decide_of_each_operation(identity, db, name):
     for row in ROWS:
         refusal = expected(row, name)
         if refusal is None and row.method != "GET" and row.scope != OPEN:
-            continue  # what is allowed may change things: the second pass
+            continue  # an allowed operation may change things: tested in the second pass
         status, text = status_of(browser, row.method, re.sub(r"\{\w+\}", "x-1", row.path))
         passed = status not in (401, 403) and "no such path" not in text
         if passed != (refusal is None) or refusal not in (None, status):
             wrong.append(f"{row.method} {row.path}: {status}, {refusal or 'not refused'} expected")
     assert wrong == []
-    assert contents(db) == before  # neither what was refused nor a GET changes anything
+    assert contents(db) == before  # neither refused operations nor GETs change anything
     for row in ROWS:
         if row.method != "GET" and expected(row, name) is None:
             status, text = status_of(browser, row.method, re.sub(r"\{\w+\}", "x-1", row.path))
@@ -114,7 +114,7 @@ def test_role_and_scopes_decide_of_each_operation(identity, db, name):
 
 @pytest.fixture
 def others(apply, db):
-    """What belongs to others: words that only administrators may see, by what they are."""
+    """Return texts of other users that only administrators may see, by their kind."""
     own = {"user": "boss", "name": "own", "group": "default", "secret": "sk-of-the-boss-0123456"}
     hers = {**own, "user": "carol", "name": "of-carol", "secret": "sk-of-carol-0123456789"}
     channel = {**CHANNEL, "name": "secret-account", "base_url": "http://192.0.2.55:9"}
@@ -139,7 +139,7 @@ def others(apply, db):
 
 
 def seen_by(browser, others):
-    """Which of these words are in any answer to a GET, whether or not it is an administrator's."""
+    """Return which of these texts occur in any answer to a GET, administrators' paths included."""
     texts = []
     for row in ROWS:
         if row.method != "GET" or row.path.endswith("/tail"):
@@ -147,7 +147,7 @@ def seen_by(browser, others):
         for word in ("a call", "a key", "a user") if "{" in row.path else ("",):
             path = re.sub(r"\{\w+\}", others.get(word, ""), row.path)
             answer = browser.api("GET", path)
-            # A refusal repeats the name that was asked for.
+            # A refusal repeats the requested name.
             texts += [answer.text] if answer.status == 200 else []
     whole = "\n".join(texts)
     return {what for what, word in others.items() if word in whole}
@@ -165,7 +165,7 @@ def test_filters_of_administrators_need_the_scope_too(identity, others):
             assert status_of(browser, "GET", f"/api/usage{path}?{query}")[0] == 400
     assert browser.get("/api/usage/stats?by=channel").status == 400
     assert [row["user"] for row in browser.get("/api/usage").json["items"]] == ["boss"]
-    # Keys in any group are an administrator's.
+    # Keys in any group belong to administrators.
     answer = browser.api("POST", "/api/keys", {"name": "wide", "group": "not-mine"})
     assert answer.status in (400, 403, 404)
 

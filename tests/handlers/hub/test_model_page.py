@@ -39,7 +39,7 @@ def test_the_list_leads_to_the_page_and_to_a_try(alice, priced):
     assert re.search(r'href="/try\?key=\w+&amp;model=gpt-5"', answer.text)
     assert "text, image, PDF 400 k 1.000 8.000 0.100 +2" in text_of(answer)
     assert text_of(alice.get("/status?group=coding")).count("Try it") > 1
-    # without a key of the group nothing can be tried
+    # without a key of the group there is no "Try it"
     row = alice.get("/models?group=default").text.partition("<tbody>")[2].partition("</tr>")[0]
     assert "/try?" not in row and 'href="/keys/new?group=default"' in row
 
@@ -103,7 +103,7 @@ def test_a_page_has_each_rate_with_its_share_of_calls(alice, db, priced):
         "gpt-5-mini Available 0.20 1.60",
     ):
         assert line in text, (line, text)
-    assert "hidden" not in text  # a group of others
+    assert "hidden" not in text  # a group of other users
     plain = alice.get("/api/models/gpt-5?group=coding").json
     assert (plain["plain_share"], [rate["share"] for rate in plain["rates"]]) == (0.9, [0.1, 0.0])
     assert plain["unpriced"] == ["code_interpreter"] and "mcp" in plain["refused_features"]

@@ -1,4 +1,4 @@
-"""Prices of models: in forms, over time, and in lists that are applied whole or not at all."""
+"""Prices of models: in forms, over time, and in lists that are applied completely or not at all."""
 
 import html
 import re

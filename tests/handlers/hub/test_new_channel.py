@@ -24,7 +24,7 @@ NAMES = ("gpt-4o", "mistral-embed", "unheard-of", "broken")
 
 
 def vendor_of(request):
-    """A vendor with a list, whose model `broken` answers with an error."""
+    """Return a vendor with a list of models, of which `broken` answers with an error."""
     if request.startswith(b"GET"):
         return http({"object": "list", "data": [{"id": name} for name in NAMES]})
     if b"broken" in request:

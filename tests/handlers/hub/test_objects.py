@@ -1,5 +1,5 @@
 """Users, groups, models, channels, plans and subscriptions by /api/admin/KIND and by forms without
-JavaScript: created, listed, changed, removed; checked as the document of `apply` is."""
+JavaScript: created, listed, changed, removed; validated like the document of `apply`."""
 
 import html
 import re
@@ -68,7 +68,7 @@ def test_each_kind_is_created_shown_changed_and_removed(api, db, plural, body, c
 
 
 def test_a_refusal_names_the_field_and_changes_nothing(api):
-    """Which values are refused is tested with the store; here are those of a stranger's body."""
+    """Tests of the store check which values are refused; these are values from arbitrary bodies."""
     api.create("models", MODEL)
     api.create("channels", CHANNEL)
     for path, body, field in (

@@ -1,4 +1,4 @@
-"""One-time codes: set up, asked for at the sign-in, counted once, limited, recovered from."""
+"""One-time codes: set-up, request at the sign-in, single use, limits, recovery."""
 
 import html
 import re
@@ -17,7 +17,7 @@ PERIOD_S = 30
 
 
 def set_up(browser):
-    """(secret, recovery codes) of a user who has signed in."""
+    """Set up one-time codes as a user who has signed in; return (secret, recovery codes)."""
     fields = [("do", "begin"), ("password", PASSWORDS["alice"])]
     answer = browser.send("/account/codes", fields)
     secret = re.search(r'<code class="break">(\w+)</code>', answer.text)[1]
@@ -57,7 +57,7 @@ def test_the_secret_and_the_recovery_codes_are_shown_once(alice, known, db):
     assert secret not in str(entries(db, 50))
     again = [("do", "begin"), ("password", PASSWORDS["alice"])]
     assert alice.send("/account/codes", again).status == 400
-    # They are switched off with the password.
+    # Switching them off needs the password.
     alice.get("/account")
     assert alice.send("/account/codes", [("do", "end"), ("password", "wrong")]).status == 400
     end = [("do", "end"), ("password", PASSWORDS["alice"])]

@@ -1,4 +1,4 @@
-"""openapi.json: describes each route of the application, and nothing else."""
+"""openapi.json: it describes each route of the application, and nothing else."""
 
 import re
 
@@ -19,17 +19,18 @@ API = [
 
 
 def filled(path):
-    """A path with something for each placeholder."""
+    """Return a path with a value for each placeholder."""
     return re.sub(r"\{\w+\}", "x-1", path)
 
 
 def route_of(path):
-    """The first route that answers a path, as the application finds it."""
+    """Return the first route that matches a path, like the application."""
     return next((found for found in API if found[0].match(filled(path))), None)
 
 
 def offered(handler):
-    """The methods that a handler has of its own or from its room, not Tornado's refusals."""
+    """Return the methods that a handler defines itself or inherits from the Hub's base classes,
+    without Tornado's defaults."""
     return {one.upper() for one in METHODS if "tornado" not in getattr(handler, one).__module__}
 
 

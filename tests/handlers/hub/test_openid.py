@@ -1,4 +1,4 @@
-"""Signing in by an OpenID provider: only who is linked, and only with an answer that fits."""
+"""Sign-in by an OpenID provider: only for linked users, and only with a valid answer."""
 
 from urllib.parse import urlsplit
 
@@ -38,7 +38,8 @@ def linked(db, provider):
 
 
 def at_provider(provider, place):
-    """Follows to the provider and back: the path of the Hub that the browser is sent to."""
+    """Follow the redirect to the provider; return the path of the Hub that the browser is sent
+    back to."""
     assert place.startswith(provider.issuer + "/authorize?")
     back = urlsplit(provider.authorize(urlsplit(place).query))
     return f"{back.path}?{back.query}"
@@ -113,7 +114,7 @@ def test_the_answer_is_for_the_browser_that_asked_and_for_once(hub, browser, pro
     back = at_provider(provider, browser.get("/sign-in/openid").place)
     assert Browser(hub.port).get(back).status == 502  # a victim's browser
     assert browser.get(back.replace("state=", "state=x")).status == 502
-    assert browser.get(back).status == 502  # the question is answered, by whatever
+    assert browser.get(back).status == 502  # the state is used up, by whichever answer
     back = at_provider(provider, browser.get("/sign-in/openid").place)
     assert browser.get(back).status == 303
     assert Browser(hub.port).get(back).status == 502

@@ -1,5 +1,5 @@
-"""Two administrators with the form of one object: the second is refused with both changes, and may
-keep both."""
+"""Two administrators with the form of one object: the second is refused and shown both changes,
+and may keep both."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Home for administrators: its figures are those of the calls, what needs somebody, its parts."""
+"""Home for administrators: its figures match the calls; what needs attention; its parts."""
 
 import re
 import threading
@@ -22,13 +22,13 @@ MESSAGE = "The wallet balance does not cover this call: {} is left, and it needs
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch):
-    """All parts are there, however busy the machine is."""
+    """Wait for all parts of the page, however busy the machine is."""
     monkeypatch.setattr(overview, "PATIENCE_S", 20)
 
 
 @pytest.fixture
 def channel(db, world, tmp_path):
-    """channel(**fields): changes the channel of the world."""
+    """Return channel(**fields), which changes the channel of the world."""
 
     def change(text):
         edit(db, tmp_path, f'[[channel]]\nname = "secret-account"\n{text}\n')

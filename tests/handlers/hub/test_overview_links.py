@@ -16,7 +16,7 @@ KEY = '[[key]]\nuser = "alice"\nname = "lap top"\ngroup = "coding"\n'
 
 @pytest.fixture(autouse=True)
 def calls(db, world, tmp_path):
-    """Calls of many kinds, of today and before, and a model that is down."""
+    """Create calls of many kinds, from today and before, and a model that is down."""
     edit(db, tmp_path, KEY)
     [key] = own_keys.owned(db, user_id(db, "alice"), 0)
     own = {"key_id": key.id, "key_name": key.name}

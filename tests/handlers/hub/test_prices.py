@@ -1,6 +1,8 @@
-"""Prices: the list with rates as rows, many models edited in cells, the comparison with a list.
+"""Prices: the list with rates as rows, editing of many models in cells, the comparison with a
+list.
 
-A form or a tick that is out of date changes nothing, and both prices are shown."""
+An outdated form or tick changes nothing, and both prices are shown.
+"""
 
 import html
 import json
@@ -164,7 +166,7 @@ def test_steep_rises_are_not_ticked_and_need_one_more(boss, db):
     assert answer.status == 400 and "needs its second tick" in answer.text
     before = price(db, NAME)
     assert boss.send(COMPARE, [*fields, ("rise", json.dumps(value))]).status == 303
-    assert price(db, NAME) == before | {"input": LISTED.price["input"]}  # that one alone
+    assert price(db, NAME) == before | {"input": LISTED.price["input"]}  # only this one
     assert show(db, "model", NAME)["price_source"].startswith("catalogue 20")
     assert boss.send(COMPARE, []).status == 400
 

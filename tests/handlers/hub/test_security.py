@@ -1,4 +1,4 @@
-"""What an attacker would try at the Hub's doors."""
+"""Typical attacks on the Hub."""
 
 import pytest
 from tornado.web import RequestHandler
@@ -14,11 +14,11 @@ PATHS = sorted({path for path, _ in ROUTES if "(" not in path})
 POSTS = sorted(
     path for path, handler in ROUTES if "(" not in path and handler.post is not RequestHandler.post
 )
-SEEN = ("seen_ms", "used_ms")  # when somebody was there last is no change that somebody made
+SEEN = ("seen_ms", "used_ms")  # the time of the last visit is not a change by a user
 
 
 def contents(db):
-    """All that a visit could have changed; that a list was exported is told."""
+    """Return all rows that a visit could change, except the audit lines of exports."""
     return {
         table.__name__: [
             {name: value for name, value in row.items() if name not in SEEN}
@@ -59,7 +59,7 @@ def test_no_more_hashes_wait_than_people_would(hub, monkeypatch):
         for _ in range(3):
             answer = Browser(hub.port).sign_in("alice", PASSWORDS["alice"])
             assert answer.status == 429 and answer.headers["Retry-After"] == "2"
-    # It was no wrong password.
+    # It did not count as a wrong password.
     assert Browser(hub.port).sign_in("alice", PASSWORDS["alice"]).status == 303
 
 

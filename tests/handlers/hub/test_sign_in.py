@@ -1,4 +1,4 @@
-"""Signing in and out: who gets a session, what its cookie is, who is slowed down."""
+"""Sign-in and sign-out: who gets a session, the attributes of its cookie, who is slowed down."""
 
 from handlers.hub.web import throttle
 from tests.handlers.hub.browser import PASSWORDS, Browser
@@ -32,7 +32,7 @@ def test_wrong_names_and_passwords_get_the_same_answer(browser):
 
 def test_many_wrong_passwords_have_to_wait(browser, hub, monkeypatch):
     monkeypatch.setattr(throttle, "NAME_TRIES", 3)
-    for _ in range(4):  # a right one uses up no tries
+    for _ in range(4):  # a correct one uses up no tries
         assert Browser(hub.port).sign_in("boss", PASSWORDS["boss"]).status == 303
     statuses = [browser.sign_in("alice", "wrong").status for _ in range(4)]
     assert statuses == [401, 401, 401, 429]

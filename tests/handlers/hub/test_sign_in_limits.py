@@ -1,4 +1,4 @@
-"""Who may try how often, and what is told of it: by network, by name, and by code apart."""
+"""Limits of sign-in tries and their log lines: by network, by name, and separately by code."""
 
 import threading
 from collections import Counter
@@ -29,7 +29,7 @@ def hub(serve):
 
 @pytest.fixture
 def asks_for_codes(db):
-    """alice needs a one-time code."""
+    """Make alice need a one-time code."""
     cipher, me = Sealing(Cipher(["cipher key of the tests"]), []).cipher, user_id(db)
     codes.begin(db, cipher, me, SECRET)
     codes.confirm(db, me, "alice", 1)
@@ -44,7 +44,7 @@ def signs_in(hub, name, password, address):
 
 
 def at_the_code(hub):
-    """A browser whose password was right."""
+    """Return a browser at the step of the code, after a correct password."""
     browser = Browser(hub.port)
     assert browser.sign_in("alice", PASSWORDS["alice"]).place == "/sign-in/code"
     browser.get("/sign-in/code")
@@ -148,7 +148,7 @@ def test_a_changed_password_ends_the_step_that_waits_for_a_code(hub, asks_for_co
 
 
 def audited(db, action):
-    """Lines of the audit log."""
+    """Return lines of the audit log."""
     rows = [row for row in entries(db, 50) if row["action"] == action]
     return [(row["actor"], row["kind"], row["name"], row["after"]) for row in rows]
 
@@ -215,7 +215,7 @@ def test_a_network_has_ten_lines_a_minute_then_a_count(caplog):
     results.sweep(60)
     assert caplog.messages[-1] == "15 more sign-ins from 192.0.2.0/24 failed within 60 s"
     caplog.clear()
-    for number in range(10_000):  # and many networks have a limit in all
+    for number in range(10_000):  # many networks together have a limit too
         results.ended("wrong", f"2001:db8:0:{number:x}::/64", 61)
     results.sweep(121)
     assert 0 < len(caplog.messages) <= throttle.LINES_MAX + throttle.COUNT_LINES_MAX + 1

@@ -1,4 +1,4 @@
-"""The monthly statement: the own one, and of any user for administrators; page, CSV, JSON."""
+"""The monthly statement: one's own, and for administrators that of any user; page, CSV, JSON."""
 
 import csv
 import io

@@ -1,5 +1,5 @@
-"""Channel status as JSON and as a page: who sees what, pages and filters, reasons, figures beside
-the records."""
+"""Channel status as JSON and as a page: who sees what, pages and filters, reasons, figures that
+match the records."""
 
 import re
 from urllib.parse import quote
@@ -29,7 +29,7 @@ def rows(pages, kind):
 
 
 def all_pages(browser, query=""):
-    """All pages of channel status for a query."""
+    """Return all pages of channel status for a query."""
     pages, after = [], ""
     while True:
         answer = browser.get(f"/api/status?{query}{after}")
@@ -55,7 +55,7 @@ def test_a_member_sees_the_models_of_its_groups_after_their_multipliers(alice):
         assert alice.get(f"{path}?group=hidden").status == 404
         shown = alice.get(path)
         assert shown.status == 200 and not any(name in shown.text for name in UPSTREAM_NAMES)
-    answer = alice.get("/api/status?after=channel//")  # no channels by a cursor either
+    answer = alice.get("/api/status?after=channel//")  # a cursor does not reveal channels either
     assert answer.json == {"groups": [], "next": None}
 
 
@@ -113,7 +113,7 @@ def test_status_has_the_filters_of_its_page(alice, boss, db):
     assert ("coding", "gpt-5") in offered(alice, "state=down")
     assert offered(boss, "state=disabled", "channels") == []
     assert offered(boss, "entry=chat_completions&group=default") == both
-    pages = all_pages(alice, "text=nothing&limit=1")  # told, but empty
+    pages = all_pages(alice, "text=nothing&limit=1")  # listed, but empty
     assert [[group["name"] for group in page["groups"]] for page in pages] == [
         ["default"],
         ["coding"],

@@ -1,4 +1,5 @@
-"""Users beyond their fields: money, sessions, tokens, sign-in methods; nobody is locked out."""
+"""Users beyond their fields: money, sessions, tokens, sign-in methods; protection against
+lock-out."""
 
 import re
 
@@ -124,8 +125,8 @@ def test_nobody_locks_oneself_out(api, boss, hub):
 
 
 def test_the_last_administrator_is_not_taken_away(api, db):
-    """Nobody takes oneself away, and the script of one who is no administrator any more does not
-    take the other."""
+    """Administrators cannot demote themselves, and the script of a demoted administrator cannot
+    demote the other one."""
     boss = {"name": "second", "role": "admin", "password": "a password of hers"}
     api.create("users", boss)
     _, token = tokens.create(db, "second", ["admin"], actor="tester")
@@ -141,7 +142,7 @@ def test_the_last_administrator_is_not_taken_away(api, db):
 
 @pytest.fixture
 def with_codes(db, api):
-    """with_codes(name): the sign-in of a user asks for one-time codes."""
+    """Return with_codes(name), which makes the user's sign-in require one-time codes."""
 
     def begin(name):
         user_id = api.get(f"/api/admin/users/{name}").json["id"]

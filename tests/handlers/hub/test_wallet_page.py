@@ -155,7 +155,7 @@ def test_a_spend_limit_and_its_use_are_shown_to_user_and_administrator(alice, bo
     insert(db, "quotas", account=account, spent=12 * 10**8, ends_ms=ends_ms)
     use = {"limit": "5", "limit_window": "day", "spent": "1.2", "resets_at": rfc3339(ends_ms)}
     assert alice.get("/api/wallet").json["limit"] == use
-    del use["resets_at"]  # with milliseconds here, without them there, as those of keys and plans
+    del use["resets_at"]  # with milliseconds here, without them there, as for keys and plans
     shown = boss.get("/api/admin/users/alice").json
     assert {name: shown[name] for name in use} == use
     for page in (alice.get("/wallet"), boss.get("/admin/users/alice")):

@@ -1,4 +1,4 @@
-"""What somebody who has not signed in may hold of the Hub: connections, bodies, time."""
+"""Limits of the Hub for clients that have not signed in: connections, bodies, time."""
 
 import socket
 import threading
@@ -23,7 +23,7 @@ BEGUN = b"POST /sign-in HTTP/1.1\r\nHost: h\r\nContent-Length: 1000\r\n%b\r\na=1
 
 @pytest.fixture
 def opened(hub):
-    """opened(text, from_ip): a connection on which so much was sent."""
+    """Return opened(text, from_ip): a connection on which this text was sent."""
     clients = []
 
     def connect(text=b"", from_ip=HOST):
@@ -39,7 +39,7 @@ def opened(hub):
 
 @pytest.fixture
 def hub(serve, request):
-    """Of settings that a test may name."""
+    """Return the Hub with settings that a test may choose."""
     return serve(**getattr(request, "param", {}))
 
 
@@ -48,7 +48,7 @@ def until(condition):
 
 
 def is_closed(client):
-    """Whether the other side has closed a connection on which nothing comes."""
+    """Return True if the other side has closed a connection on which nothing more comes."""
     client.setblocking(False)
     try:
         return client.recv(1) == b""
@@ -59,7 +59,7 @@ def is_closed(client):
 
 
 def answer(client):
-    """All that comes until the end."""
+    """Return everything received until the end."""
     received = b""
     try:
         while piece := client.recv(65536):
@@ -134,8 +134,8 @@ def test_a_client_that_takes_nothing_of_an_answer_is_dropped(monkeypatch, opened
 
 
 def post(opened, size, headers=b"", path=b"/api/tokens"):
-    """The status of a request with a body of this size, none of which is sent before the answer
-    if there is one."""
+    """Return the status of a request with a body of this size. The body is sent only if no answer
+    comes before."""
     fields = b"Host: h\r\nContent-Length: %d\r\nConnection: close\r\n%b\r\n" % (size, headers)
     client = opened(b"POST %b HTTP/1.1\r\n" % path + fields)
     client.settimeout(0.5)
@@ -153,7 +153,7 @@ def test_more_than_64_kib_is_read_of_a_session_or_a_token_alone(alice, db, opene
     session = f"Cookie: sluice_session={alice.cookies['sluice_session']}\r\n".encode()
     forged = b"Cookie: sluice_session=made-up\r\n"
     bearer = f"Authorization: Bearer {token}\r\n".encode()
-    assert post(opened, 65536) == 403  # read, then refused for want of a form's token
+    assert post(opened, 65536) == 403  # read, then refused because the form's token is missing
     assert [post(opened, 65537), post(opened, 65537, forged)] == [413, 413]
     assert [post(opened, 65537, session), post(opened, 65537, bearer)] == [403, 400]
     assert post(opened, (1 << 20) + 1, bearer) == 413

@@ -1,4 +1,4 @@
-"""The JSON API of keys: made, changed, exchanged, ended; one's own and nobody else's."""
+"""The JSON API of keys: creation, changes, rotation, expiry; only for one's own keys."""
 
 import pytest
 
@@ -21,7 +21,7 @@ DOUBLED = "/v1/messages/v1/messages"
 
 
 def opened(db, secret):
-    """The key that a secret opens."""
+    """Return the key that belongs to a secret."""
     return keys.find_key(db, digests(secret, PEPPERS))
 
 
@@ -101,7 +101,7 @@ def test_fields_are_changed(alice, db, tmp_path):
     acts = [act for act in audit.entries(db, 5) if act["name"] == "alice/laptop"]
     actions = [(act["actor"], act["action"]) for act in acts]
     assert actions == [("alice", "update"), ("alice", "update"), ("alice", "create")]
-    # A group that was closed to its owner stays the key's.
+    # The key stays in a group that was closed to its owner.
     edit(db, tmp_path, '[[user]]\nname = "alice"\ngroups = ["default"]')
     bodies = {"group": "coding", "rpm": 5}, {"group": "default"}, {"group": "coding"}
     assert [alice.api("PATCH", path, body).status for body in bodies] == [200, 200, 403]

@@ -119,8 +119,9 @@ def test_the_list_is_sorted_and_columns_may_be_left_out(alice, db):
     less = alice.get("/keys?hide=group,expires&sort=name").text
     columns = {"k-group": False, "k-expires": False, "k-spent": True}
     assert {column: f'{column}"' in less for column in columns} == columns
-    assert 'href="/keys?sort=name&amp;hide=expires"' in less  # takes the group back
-    assert 'name="hide" value="group,expires"' in less  # a search keeps them
+    # Removes the group from the hidden ones.
+    assert 'href="/keys?sort=name&amp;hide=expires"' in less
+    assert 'name="hide" value="group,expires"' in less  # a search keeps the hidden columns
 
 
 def test_the_page_of_a_key(alice, carol, db):
@@ -143,7 +144,7 @@ def test_wrong_paths_are_dismissed_and_restored(alice, carol, db):
     assert alice.send(f"/keys/{key_id}/dismiss", []).place == f"/keys/{key_id}"
     page = alice.get(f"/keys/{key_id}").text
     assert DOUBLED not in page and f'action="/keys/{key_id}/restore"' in page
-    wrong_path(db, other, "/v1/files")  # which no base URL would make right
+    wrong_path(db, other, "/v1/files")  # wrong with any base URL
     text = alice.get(f"/keys/{other}").text
     assert "/v1/files" in text and "The gateway has no endpoint" in text
     assert "Wrong base URL" not in alice.get("/keys").text.split("<table")[1].split("</table>")[0]

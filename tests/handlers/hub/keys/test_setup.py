@@ -1,4 +1,5 @@
-"""Client set-up: snippets, the base-URL checker, the test call to a relay that a test plays."""
+"""Client set-up: snippets, the base-URL checker, the test call to a relay that the test
+controls."""
 
 import html
 import re

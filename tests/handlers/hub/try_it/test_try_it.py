@@ -1,4 +1,4 @@
-"""Try it: the page without script, and POST /api/try, before a relay that a test plays."""
+"""Try it: the page without script, and POST /api/try, with a relay that the test controls."""
 
 import http.client
 import json
@@ -25,13 +25,13 @@ def ask(browser, **body):
 
 
 def events_of(answer):
-    """The events before the last one as they came, and the facts in the last."""
+    """Return the events before the last one unchanged, and the facts in the last."""
     before, _, last = answer.text.rpartition("event: sluice\ndata: ")
     return before, json.loads(last)
 
 
 def send(browser, **fields):
-    """The page after a form; a field of None is left out."""
+    """Send a form and return the page; a field of None is left out."""
     fields = {"model": "gpt-5", "prompt": "Hello?", "stream": "1", "do": "send"} | fields
     return browser.send("/try", [(name, value) for name, value in fields.items() if value])
 
@@ -107,7 +107,7 @@ def test_what_cannot_be_is_not_called(alice, key, relay, field, value):
 
 def test_a_key_of_somebody_else_is_none(alice, carol, relay):
     assert ask(alice, key=carol.make("hers")).status == 400
-    assert ask(alice).status == 400  # no key at all
+    assert ask(alice).status == 400  # without any key
     assert relay.asked == []
 
 

@@ -14,7 +14,7 @@ MINUTE_MS = 60_000
 
 
 def call(db, number, user="alice", minutes_ago=5, **fields):
-    """A record of a user's call, not stored yet."""
+    """Return the record of a user's call, not stored yet."""
     [(user_id,)] = select_rows(db, User.select(User.id).where(User.name == user))
     at_ms = now_ms() - minutes_ago * MINUTE_MS - number
     facts = {"user_id": user_id, "user": user, "key_id": f"key-of-{user}", "key_name": "laptop"}
@@ -35,7 +35,7 @@ def call(db, number, user="alice", minutes_ago=5, **fields):
 
 
 def failed(db, number, user="alice", **fields):
-    """One that its channel failed."""
+    """Return the record of a call that failed at its channel."""
     own = {"status": 429, "outcome": "upstream_error", "error_code": "upstream_rate_limited"}
     own |= {"error_message": "All channels for 'gpt-4.1' are rate limited.", "ttft_ms": None}
     own |= {"usage_source": "none", "input_tokens": 0, "output_tokens": 0}
@@ -44,6 +44,6 @@ def failed(db, number, user="alice", **fields):
 
 
 def put(db, *records):
-    """Stores records as the writer does, now."""
+    """Store records as the writer does, now."""
     store(db, records, now_ms())
     return [record.id for record in records]

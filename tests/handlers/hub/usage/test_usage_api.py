@@ -14,7 +14,7 @@ from tests.handlers.hub.usage.calls import call, failed, put
 
 @pytest.fixture
 def calls(db):
-    """A good and a failed call of alice's, and a good one of the administrator's."""
+    """Create a successful and a failed call of alice, and a successful one of the administrator."""
     return put(
         db,
         call(db, 1, upstream_nanos=75_000),
@@ -132,7 +132,7 @@ def test_sums_are_not_made_from_too_many_calls(alice, boss, calls, monkeypatch):
     assert {boss.get(f"/api/usage/{path}").status for path in paths} == {200}
     monkeypatch.setattr(usage.usage_page, "READ_AT_MOST", 2)
     for path in paths:
-        assert alice.get(f"/api/usage/{path}").status == 200  # of whose calls there are two
+        assert alice.get(f"/api/usage/{path}").status == 200  # she has only two calls
         answer = boss.get(f"/api/usage/{path}")
         assert (answer.status, answer.json["error"]["field"]) == (400, "since")
     for told in ("stats?by=user,outcome", "errors", "stats?by=status&client_request_id=x"):

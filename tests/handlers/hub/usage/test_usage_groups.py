@@ -1,4 +1,4 @@
-"""The page of usage by groups: its figures, rows and chart, whose they are, and where they lead."""
+"""The page of usage by groups: its figures, rows and chart, who sees them, and their links."""
 
 import html
 import re

@@ -1,4 +1,4 @@
-"""The pages of usage without scripts: what they show and to whom; filters are their address."""
+"""The pages of usage without scripts: what they show to whom; the filters are in the URL."""
 
 import html
 import json
@@ -90,7 +90,8 @@ def test_an_administrator_sees_everybodys_calls_on_a_page_of_its_own(db, alice, 
     assert len(rows(boss.get("/admin/usage?user=alice&channel=main"))) == 1
     assert alice.get("/admin/usage").status == 404
     assert alice.get("/admin/usage/tail").status == 404
-    # of the API an administrator gets everybody's, so the export of the own page names the user
+    # The API gives administrators the calls of all users, so the export of the own page names the
+    # user.
     assert "export?since=24h&amp;user=boss" in boss.get("/usage").text
 
 
@@ -174,7 +175,7 @@ def test_a_call_without_enough_money_says_what_was_left_and_links_the_wallet(db,
     [poor] = put(db, failed(db, 1, attempts=(), **said))
     words = "too little money: 0.001 USD is left, 0.0043 USD is needed"
     notice = re.compile(words + r".*?</section>", re.DOTALL)
-    for browser, linked in ((alice, True), (boss, False)):  # the wallet page is one's own
+    for browser, linked in ((alice, True), (boss, False)):  # the wallet page shows only one's own
         page = browser.get(f"/usage/{poor}")
         assert ('href="/wallet"' in notice.search(page.text)[0]) == linked
         assert LACKING in page.text
@@ -238,7 +239,7 @@ def test_the_dearest_and_the_longest_calls_come_first(db, alice, monkeypatch):
 
 
 def test_why_an_attempt_failed_has_words_for_every_way():
-    """Of transfers, and of what an upstream is to blame for."""
+    """Both for connections and for the faults of an upstream."""
     codes = [CODES[one] for one in Condition if Fault(one).blame == "upstream"]
     words = strings("en")  # all languages have the same
     reasons = {text for name, text in words.items() if name.startswith("usage.tried_")}

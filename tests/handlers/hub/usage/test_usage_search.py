@@ -1,5 +1,5 @@
-"""The filter bar of usage: one box that finds calls, spans of the viewer's days, and filters that
-cannot be."""
+"""The filter bar of usage: one box that finds calls, periods in the viewer's days, and invalid
+filters."""
 
 import html
 import re
@@ -89,7 +89,7 @@ def test_a_filter_that_cannot_be_is_marked_and_the_others_hold(db, alice):
     put(db, call(db, 1), failed(db, 2))
     page = alice.get("/usage?group=nowhere&outcome=ok&min_duration_ms=soon")
     assert page.status == 400
-    assert len(rows(page)) == 1  # by what can be
+    assert len(rows(page)) == 1  # filtered by the valid ones
     for name, text in (("group", "nowhere"), ("min_duration_ms", "soon")):
         field = re.search(rf'<input id="f-{name}"[^>]*>', page.text)[0]
         assert f'value="{text}"' in field and 'aria-invalid="true"' in field
@@ -134,7 +134,7 @@ def test_times_come_in_the_viewers_zone_once_it_is_known(db, alice):
 
 def test_days_of_an_address_are_the_viewers(db, alice):
     today = datetime.now(BERLIN).replace(hour=0, minute=0, second=0, microsecond=0)
-    before = today - timedelta(minutes=30)  # of yesterday there, of the same UTC day mostly
+    before = today - timedelta(minutes=30)  # yesterday there, usually the same UTC day
     minutes = round((datetime.now(UTC) - before).total_seconds() / 60)
     first, second = put(db, call(db, 1, minutes_ago=minutes), call(db, 2, minutes_ago=0))
     browser = zoned(alice)

@@ -1,4 +1,4 @@
-"""Exports and tails of clients that leave or do not take what comes."""
+"""Exports and tails of clients that disconnect or stop reading."""
 
 import functools
 import http.client
@@ -24,7 +24,8 @@ PIECES = 200
 
 @pytest.fixture
 def stream_of():
-    """stream_of(browser, path): the answer, whose body the test reads; hang_up() leaves."""
+    """Return stream_of(browser, path): the answer, whose body the test reads; hang_up()
+    disconnects."""
     connections = []
 
     def open_stream(browser, path):
@@ -43,12 +44,12 @@ def stream_of():
 
 @pytest.fixture
 def stream(alice, stream_of):
-    """stream(path): the same for alice."""
+    """Return stream(path): the same for alice."""
     return functools.partial(stream_of, alice)
 
 
 def ids_until(response, *call_ids):
-    """The ids of the events of a tail until these came; without any the first one."""
+    """Return the ids of a tail's events up to these; without any, the first one."""
     ids = set()
     while not ids or not ids.issuperset(call_ids):
         line = response.readline()
@@ -64,7 +65,7 @@ def test_the_tail_shows_new_calls_to_those_who_may_see_them(db, alice, boss, str
     assert own.headers["Content-Type"].startswith("text/event-stream")
     begun = threading.Event()
 
-    def call_until_begun():  # the reader begins with what is recorded after its start
+    def call_until_begun():  # the reader starts with calls recorded after its own start
         for number in itertools.count(4):
             put(db, call(db, number, "boss"))
             if begun.wait(0.1):
@@ -88,7 +89,7 @@ def test_the_tail_shows_new_calls_to_those_who_may_see_them(db, alice, boss, str
 
 @pytest.fixture
 def impatient(monkeypatch):
-    """Tails check their sessions all the time."""
+    """Make tails check their sessions continuously."""
     monkeypatch.setattr(live_tail, "CHECK_S", 0.0)
     monkeypatch.setattr(live_tail, "HEARTBEAT_S", 0.05)
 
@@ -141,7 +142,7 @@ def test_a_tail_ends_with_its_session(alice, stream, impatient, path):
     response = stream(path)
     assert response.readline() == b"retry: 2000\n"
     alice.send("/sign-out", [])
-    response.read()  # to the end, which comes
+    response.read()  # to the end of the stream
     response.close()
 
 
@@ -152,10 +153,10 @@ def test_an_open_tail_is_no_use_of_its_session(db, alice, stream, impatient, pat
     transaction(db, lambda: Session.update(seen_ms=Session.seen_ms - ago_ms).execute(db))
     before = select_rows(db, seen)
     response = stream(path)
-    lines = [response.readline() for _ in range(8)]  # a few looks at the session
+    lines = [response.readline() for _ in range(8)]  # long enough for a few checks of the session
     assert b": still here\n" in lines and select_rows(db, seen) == before
     transaction(db, lambda: Session.update(seen_ms=Session.seen_ms - 120_000).execute(db))
-    response.read()  # to the end, which comes: the session was not used for so long
+    response.read()  # to its end, because the session was not used for so long
     response.close()
     assert alice.get("/usage").status == 303
 
@@ -166,5 +167,5 @@ def test_a_look_that_nobody_sees_is_no_use(db, alice):
     transaction(db, lambda: Session.update(seen_ms=Session.seen_ms - ago_ms).execute(db))
     before = select_rows(db, seen)
     assert alice.get("/", **{"X-Unseen": "1"}).status == 200 and select_rows(db, seen) == before
-    alice.send("/wallet/low-balance", [("below", "")], **{"X-Unseen": "1"})  # as of a drawer
+    alice.send("/wallet/low-balance", [("below", "")], **{"X-Unseen": "1"})  # as from a drawer
     assert select_rows(db, seen) != before

@@ -1,4 +1,4 @@
-"""Links that open once: invites and resets of passwords, made by administrators, used at /join."""
+"""Links that work once: invites and password resets, created by administrators, used at /join."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Users named like words of addresses and of enumerations."""
+"""Users whose names are also words in paths and enumerations."""
 
 import html
 import re

@@ -1,5 +1,5 @@
-"""One user for administrators: the page, its parts as JSON, keys that are stopped, removed users;
-the list with its filters and orders."""
+"""One user for administrators: the page, its parts as JSON, stopped keys, removed users; the list
+with its filters and orders."""
 
 import re
 
@@ -14,7 +14,7 @@ SHORT = "insufficient_quota: 0.0612 USD is left, and it needs at least 0.143 USD
 
 @pytest.fixture
 def called(db, world, alice):
-    """Calls of alice by a key of hers, one refused for money."""
+    """Create calls of alice with her key, one of them refused for lack of money."""
     key_id = alice.make("laptop")
     facts = {"key_id": key_id, "key_name": "laptop"}
     book(db, call(db, **facts), call(db, model="gpt-5-mini", ago_ms=10_000, **facts))

@@ -1,4 +1,4 @@
-"""Parts of pages: what they write, and that they write no markup of others."""
+"""Parts of pages: their output, and that they write no foreign markup."""
 
 import re
 from types import SimpleNamespace

@@ -23,13 +23,13 @@ NO_FORM = re.compile(
     r"|values/(cipher|ids|times)|admin/document|catalog/(catalog|key_cache)|values/errors)"
     r"|operations/(explain|price_lists|price_sources|alerts/))"
 )
-"""What only commands and processes meet."""
+"""Modules whose messages only commands and processes show."""
 OTHERS = (
-    # words of their code
+    # known by their code
     *("internal error", "unavailable", "to_day", "from_day", "1_day", "1_time"),
-    # JSON alone
+    # only in JSON
     *("each model needs upstream", "turns are a list", "compare needs since", "a JSON object"),
-    # never
+    # never shown
     "the cost of a call is negative",
 )
 
@@ -66,8 +66,8 @@ def test_a_refused_form_speaks_the_language_of_its_page(boss, path, fields, text
 
 
 def refusals():
-    """The messages of store/ and operations/ that a form can show, with samples of their values,
-    by where they are."""
+    """Yield the messages of store/ and operations/ that a form can show, with sample values, by
+    their place in the code."""
     for path in sorted(file for part in PARTS for file in ROOT.glob(f"{part}/**/*.py")):
         place = str(path.relative_to(ROOT))
         if not NO_FORM.match(place):
@@ -83,7 +83,7 @@ def refusals():
 
 
 def _messages_of(node):
-    """The expressions of messages in a statement that raises, or adds to faults."""
+    """Yield the expressions of messages in a statement that raises, or adds to faults."""
     if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
         if getattr(node.exc.func, "id", "") in RAISED and node.exc.args:
             first = node.exc.args[0]
@@ -103,7 +103,7 @@ def _messages_of(node):
 
 
 def _texts(expression, scopes):
-    """The texts that an expression may be."""
+    """Return the texts that an expression can produce."""
     if isinstance(expression, ast.Constant) and isinstance(expression.value, str):
         return [expression.value]
     if isinstance(expression, ast.JoinedStr):
@@ -128,7 +128,7 @@ def _texts(expression, scopes):
 
 
 def _texts_of_value(name, scopes):
-    """The texts that a value may be: those that are assigned to it, else a sample."""
+    """Return the texts that a value can have: those assigned to it, otherwise a sample."""
     if name.startswith("nearest(") or name == "hint":
         return ["", '; did you mean "x2"?']
     if name.endswith(("where", "where()")) or name.startswith("label("):

@@ -1,4 +1,4 @@
-"""Threads that users share: everybody's turn comes."""
+"""Threads shared by users: each gets a turn."""
 
 import asyncio
 import threading
