@@ -11,8 +11,6 @@ from adapters.chat_completions.call_ids import AnsweredChoice, lacks_call_id, wi
 from adapters.family import Operation, Peek, Vendor
 from adapters.family.counts import (
     COST_FIELDS,
-    KIND_FIELDS,
-    NO_KINDS,
     NO_USES,
     Tokens,
     extras_of,
@@ -170,8 +168,8 @@ def read_usage(usage: object) -> Usage | None:
         cached=_cached_elsewhere(usage) if cached is None else cached,
         written=token_count(inputs.get("cache_write_tokens")) or 0,
         reasoning=reasoning,
-        input_kinds=NO_KINDS if inputs.keys().isdisjoint(KIND_FIELDS) else kinds_of(inputs),
-        output_kinds=NO_KINDS if outputs.keys().isdisjoint(KIND_FIELDS) else kinds_of(outputs),
+        input_kinds=kinds_of(inputs),
+        output_kinds=kinds_of(outputs),
     )
     if usage.keys().isdisjoint(_SELDOM):  # most vendors
         return tokens.usage()
@@ -226,7 +224,7 @@ _decode_spoken = decoder(_SpokenAnswer)
 
 def issued_ids(body: bytes, stored: bool) -> list[str]:
     """Return the ids that a whole answer hands out: those of recorded speech."""
-    if _SPOKEN not in body:
+    if body.find(_SPOKEN) < 0:  # not `in`, which raises and drops an exception
         return []
     try:
         messages = [choice.message for choice in _decode_spoken(body).choices]

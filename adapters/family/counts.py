@@ -27,8 +27,7 @@ Kinds = Mapping[str, int]
 KINDS = ("image", "video", "audio")
 INPUT_KINDS = ("audio", "image", "video")  # in the order of their meters
 OUTPUT_KINDS = ("audio", "image")
-KIND_FIELDS = tuple(f"{kind}_tokens" for kind in KINDS)
-_KIND_PAIRS = tuple(zip(KINDS, KIND_FIELDS, strict=True))
+_KIND_FIELDS = tuple((kind, f"{kind}_tokens") for kind in KINDS)
 COST_FIELDS = ("cost", "cost_in_usd_ticks")
 NO_KINDS: Kinds = {}
 NO_USES: Mapping[str, int] = {}
@@ -58,11 +57,15 @@ class Tokens(Struct, frozen=True, gc=False):
 
     def usage(self, uses: Mapping[str, int] = NO_USES, extras: Extras | None = None) -> Usage:
         """Return the disjoint counts. ``uses``: of hosted tools, by meter."""
-        cached = min(self.cached, self.prompt)
-        written = min(self.written, self.prompt - cached)
-        written_1h = min(self.written_1h, self.prompt - cached - written)
-        reasoning = min(self.reasoning, self.completion)
-        text, output = self.prompt - cached - written - written_1h, self.completion - reasoning
+        cached, written, written_1h = self.cached, self.written, self.written_1h
+        text = self.prompt - cached - written - written_1h
+        if text < 0:  # as no vendor should report
+            cached = min(cached, self.prompt)
+            written = min(written, self.prompt - cached)
+            written_1h = min(written_1h, self.prompt - cached - written)
+            text = self.prompt - cached - written - written_1h
+        reasoning = self.reasoning if self.reasoning < self.completion else self.completion
+        output = self.completion - reasoning
         if not (uses or self.input_kinds or self.output_kinds):  # nearly always
             return Usage(text, output, cached, written, written_1h, reasoning, (), extras)
         more: list[tuple[str, int]] = []  # in the order of meters
@@ -123,7 +126,7 @@ def kinds_of(details: Mapping[str, Any]) -> Kinds:
     get = details.get
     if not (get("audio_tokens") or get("image_tokens") or get("video_tokens")):
         return NO_KINDS  # nearly always
-    return {kind: tokens for kind, name in _KIND_PAIRS if (tokens := token_count(get(name)))}
+    return {kind: tokens for kind, name in _KIND_FIELDS if (tokens := token_count(get(name)))}
 
 
 def fields_in(holder: object, name: str) -> Mapping[str, Any]:

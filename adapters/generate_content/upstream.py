@@ -176,7 +176,7 @@ def _fields(body: bytes) -> Reply | None:
     if reply.error is not None or not reply.candidates:
         return None
     uses = NO_USES
-    if _GROUNDING in body:
+    if body.find(_GROUNDING) >= 0:  # not `in`, which raises and drops an exception
         grounding = Grounding()
         for candidate in _decode_grounded(body).candidates:
             grounding.note(candidate.index, candidate.groundingMetadata)

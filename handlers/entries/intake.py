@@ -46,6 +46,7 @@ class BodyHandler(RelayHandler):
     _keep_bytes = 0  # of a refused body
     _hold: BodyHold | None = None
     _parts: list[bytes | bytearray] | None = None
+    _announced_bytes = 0  # also without a length; the parser has checked its form
     _size = 0
     _packed: PackedBody | None = None
     _unpacking: asyncio.Handle | None = None  # the next step
@@ -94,6 +95,7 @@ class BodyHandler(RelayHandler):
             # Pipelined after a request that closed the connection, so no answer is possible.
             self._over = True
             return None
+        self._announced_bytes = int(self.request.headers.get("content-length", "0"))
         try:
             waiting = self.check_head()
         except Fault as fault:
@@ -184,7 +186,7 @@ class BodyHandler(RelayHandler):
         """Store a chunk. Raises Fault RATE_LIMITED or UNAVAILABLE if the memory is refused."""
         parts = self._parts
         if parts is None:
-            if self._size != self._announced_bytes():
+            if self._size != self._announced_bytes:
                 self._count(self._size)
             self._parts = [chunk]
             return
@@ -302,14 +304,10 @@ class BodyHandler(RelayHandler):
             self.site.bodies.set(self, self.site.settings.server.body_timeout_s)
 
     def _announces_too_much(self) -> bool:
-        return self._announced_bytes() > self.limit_bytes
-
-    def _announced_bytes(self) -> int:
-        """Return the announced length, 0 if there is none. The parser has checked its form."""
-        return int(self.request.headers.get("content-length", "0"))
+        return self._announced_bytes > self.limit_bytes
 
     def _proxy_sends_it_all(self) -> bool:
-        return self._from_trusted_proxy() and self._announced_bytes() <= OVERSIZED_PROXY_BYTES
+        return self._from_trusted_proxy() and self._announced_bytes <= OVERSIZED_PROXY_BYTES
 
     def _from_trusted_proxy(self) -> bool:
         peer = self.connection.peer

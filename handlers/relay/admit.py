@@ -288,10 +288,12 @@ def _bounds(
 ) -> tuple[int, int, int, Demand]:
     """Return the estimate and the upper bounds of the tokens that a call can cost (input estimate,
     input, output), for the hold and against absurd reports, and its demand of token limits."""
-    bound = min(bound, model.context_tokens or bound)
+    window, estimate = model.context_tokens, tokens_of_weight(weight)
+    if window and window < bound:
+        bound = window
     # Made now, by the cheap rule: the body is freed when an answer is accepted, and only its end
     # shows whether usage is reported.
-    estimate = min(tokens_of_weight(weight), bound)
+    estimate = estimate if estimate < bound else bound  # quicker than min(), as below
     outputs = output_bound(peek, model)
     return estimate, bound, outputs, NO_TOKENS if free else demand_of(peek, estimate, outputs)
 
@@ -325,9 +327,11 @@ def admitted_as_sent(
 def demand_of(peek: Peek, inputs: int, outputs: int) -> Demand:
     """Return what a paid call takes of token limits. A client that sets no bound of its answer does
     not want the longest that the model can give."""
-    if peek.max_output_tokens is None:
-        outputs = min(outputs, DEFAULT_OUTPUT_BOUND_TOKENS * peek.choices)
-    return Demand(inputs, inputs + outputs, inputs + min(outputs, LEAST_OUTPUT_TOKENS))
+    most = DEFAULT_OUTPUT_BOUND_TOKENS * peek.choices
+    if peek.max_output_tokens is None and most < outputs:
+        outputs = most
+    least = outputs if outputs < LEAST_OUTPUT_TOKENS else LEAST_OUTPUT_TOKENS
+    return Demand(inputs, inputs + outputs, inputs + least)
 
 
 def reachable_rates(offer: Offer, peek: Peek, input_tokens: int) -> tuple[Rate, ...]:
@@ -418,7 +422,7 @@ def hold_bound(offer: Offer, admitted: Admitted, output_tokens: int, *, least: b
             if meter == "image_generation":
                 each += rate.fractions("output_image") * PICTURE_TOKENS
             cost += each * (1 if least else count)
-        fractions = max(fractions, cost)
+        fractions = cost if cost > fractions else fractions
     for inner in admitted.inner_models:
         outputs = min(inner.output_tokens, LEAST_OUTPUT_TOKENS) if least else inner.output_tokens
         each = max(rate.bound(inner.input_tokens, outputs) - rate.call for rate in inner.rates)

@@ -8,10 +8,10 @@ from adapters.family import UpstreamAnswer, UpstreamSide
 from adapters.family.codec import AnswerContext
 from adapters.faults import Condition, Fault
 from adapters.framing.sse import begins_events
+from adapters.json.structure import Steps
 from adapters.translate import Translation
 from handlers.relay.call import Attempt, Call
 from handlers.relay.pump import CONTENT_TYPES
-from handlers.relay.running import run_in_slices
 from handlers.relay.translations import Translations
 from handlers.relay.upstream.client import Exchange
 
@@ -31,11 +31,11 @@ def answer_context(call: Call) -> AnswerContext:
     )
 
 
-async def read_answer(
+def read_answer(
     call: Call, attempt: Attempt, body: bytes, translations: Translations, max_event_bytes: int
-) -> UpstreamAnswer:
+) -> UpstreamAnswer | Steps[UpstreamAnswer]:
     """Read a whole answer of the upstream, for the client as it asked for it: events as one
-    object, one object as events. Raises Fault when it is none."""
+    object, one object as events; these and large ones in steps. Raises Fault when it is none."""
     assert call.admitted is not None
     pairing, operation, stream = attempt.pairing, call.head.operation, call.requested.stream
     public, upstream_model = call.admitted.peek.model, attempt.upstream_model or ""
@@ -48,14 +48,12 @@ async def read_answer(
             user_id = call.head.key.user_id
             pairing = translations.reframing(attempt.candidate, context, user_id)
         attempt.pairing = pairing
-        steps = pairing.reframe(
+        return pairing.reframe(
             body, upstream_model, operation, max_event_bytes, stream=bool(stream)
         )
-    elif len(body) <= pairing.at_once_bytes:
+    if len(body) <= pairing.at_once_bytes:
         return pairing.read_answer(body, public, upstream_model, operation)
-    else:
-        steps = pairing.read_large_answer(body, public, upstream_model, operation)
-    return await run_in_slices(steps, call.running)
+    return pairing.read_large_answer(body, public, upstream_model, operation)
 
 
 def headers_of_answer(call: Call, attempt: Attempt, exchange: Exchange) -> dict[str, str]:

@@ -7,10 +7,11 @@ or streamed. Nothing here settles the call or writes its last bytes (pipeline).
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -50,7 +51,7 @@ from handlers.relay.routing.health import Health
 from handlers.relay.routing.plan import NONE_TRIED, Candidate, LeftOut, RoutingRequest, Tried
 from handlers.relay.routing.selector import Selector
 from handlers.relay.routing.suspended_keys import refusal_of
-from handlers.relay.running import ClientGone, Interrupt
+from handlers.relay.running import ClientGone, Interrupt, run_in_slices
 from handlers.relay.translations import Translations
 from handlers.relay.upstream.client import Exchange, UpstreamClient, UpstreamError
 from handlers.relay.upstream.errors import (
@@ -91,7 +92,7 @@ class Attempts:
     cover: Callable[[Call], Awaitable[None]]  # holds what a call as its next channel gets it lacks
     refused_fields: RefusedFields = field(default_factory=RefusedFields)
 
-    async def first(self, call: Call, channels: tuple[Channel, ...]) -> Attempt:
+    def first(self, call: Call, channels: tuple[Channel, ...]) -> Coroutine[Any, Any, Attempt]:
         """Plan the first attempt at one of these channels and take what it needs of limits. Raises
         Fault when none can be made: NO_CHANNEL, what all candidates have lately failed with, or why
         no channel of another family can carry the request."""
@@ -103,7 +104,7 @@ class Attempts:
             )
         demand = call.admitted.demand
         call.planned = RoutingRequest(channels, head.family.name, model, preference, demand)
-        return await self._next(call, NONE_TRIED)
+        return self._next(call, NONE_TRIED)
 
     async def run(self, call: Call, attempt: Attempt, downstream: Downstream) -> Ending:
         """Try channels until one answer is accepted, or none is left that may be tried. Raises
@@ -164,7 +165,7 @@ class Attempts:
                     return attempt
                 continue
             family, reshaped = candidate.channel.family, call.admitted.peek.shape
-            plain = not (candidate.channel.body or call.unchecked or self.refused_fields)
+            plain = not (candidate.channel.body or call.unchecked or self.refused_fields.until_s)
             attempt = None
             pairing: Pairing | Translation | None = None
             try:
@@ -417,10 +418,10 @@ class Attempts:
             if exchange.status not in ANSWERED:
                 return _refused(call, attempt, exchange)
             try:
-                answer = await read_answer(
-                    *(call, attempt, exchange.body, self.translations),
-                    self.settings.upstream.max_event_bytes,
-                )
+                body, most_bytes = exchange.body, self.settings.upstream.max_event_bytes
+                answer = read_answer(call, attempt, body, self.translations, most_bytes)
+                if not isinstance(answer, UpstreamAnswer):
+                    answer = await run_in_slices(answer, running)
             except Fault as fault:
                 return _unreadable(exchange, fault)
             exchange.accept()

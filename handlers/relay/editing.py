@@ -29,23 +29,20 @@ class RefusedFields:
     """The fields that upstreams have refused within the hour, by channel; of one worker."""
 
     def __init__(self) -> None:
-        self._until_s: dict[str, dict[str, float]] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._until_s)
+        self.until_s: dict[str, dict[str, float]] = {}  # of each field, by channel
 
     def of(self, channel_id: str, now_s: float) -> tuple[str, ...]:
         """Return the names of the fields that a channel's requests leave out."""
-        fields = self._until_s.get(channel_id)
+        fields = self.until_s.get(channel_id)
         if fields is None:
             return ()
         names = tuple(name for name, until_s in fields.items() if until_s > now_s)
         if not names:
-            del self._until_s[channel_id]
+            del self.until_s[channel_id]
         return names
 
     def remember(self, channel_id: str, names: Iterable[str], now_s: float) -> None:
-        fields = self._until_s.setdefault(channel_id, {})
+        fields = self.until_s.setdefault(channel_id, {})
         fields |= dict.fromkeys(names, now_s + REMEMBERED_S)
 
 

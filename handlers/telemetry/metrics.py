@@ -131,7 +131,8 @@ class Metrics:
             words[first + _OWN_AT + bucket] += 1
             if len(attempts) > 1:
                 self._count_failed_attempts(attempts[:-1])
-        if usage.cache_read_tokens or usage.reasoning_tokens or usage.written or usage.more:
+        written = usage.cache_write_tokens or usage.cache_write_1h_tokens
+        if usage.cache_read_tokens or usage.reasoning_tokens or written or usage.more:
             self._count_seldom_tokens(usage, model or OTHER)
         if record.receipt.unpriced:
             for name, count in record.receipt.unpriced:

@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NoReturn
 
+from msgspec import Struct
+
 from store.money.accounts import KEY_LIMIT, USER_LIMIT, Account, Payment
 from store.money.lease_state import LeaseState
 from store.money.leases import Answer, Order, Verdict
@@ -60,24 +62,16 @@ _Part = tuple[LeaseState, int]
 NO_LIMITS = (None, None)
 
 
-class Hold:
+class Hold(Struct, eq=False):
     """Money that a running call has reserved, to be settled exactly once. `raised` is true if more
     was added after it was created."""
 
-    __slots__ = ("_limits", "_parts", "amount_nanos", "payment", "raised", "settled")
-
-    def __init__(
-        self,
-        payment: Payment,
-        parts: Sequence[_Part],
-        limits: Sequence[LeaseState],
-        amount_nanos: int,
-    ) -> None:
-        self.payment = payment
-        self._parts = parts
-        self._limits = limits
-        self.amount_nanos = amount_nanos
-        self.settled = self.raised = False
+    payment: Payment
+    _parts: Sequence[_Part]
+    _limits: Sequence[LeaseState]
+    amount_nanos: int
+    settled: bool = False
+    raised: bool = False
 
     def add(self, extra: "Hold") -> None:
         """Take over the reserved money of another hold of the same payment. That hold is then

@@ -59,7 +59,8 @@ class Usage(msgspec.Struct, frozen=True, array_like=True, gc=False):
     @property
     def inputs(self) -> int:
         """Return the tokens of the whole input."""
-        own = self.input_tokens + self.cache_read_tokens + self.written
+        own = self.input_tokens + self.cache_read_tokens
+        own += self.cache_write_tokens + self.cache_write_1h_tokens
         for name, count in self.more:
             if name in _MORE_INPUTS:
                 own += count
