@@ -84,7 +84,7 @@ def on_store(command: F, read_timeout_s: float | None = None) -> F:
 
 
 def on_whole_store(command: F) -> F:
-    """Do as `on_store`, for a command that reads all records."""
+    """Do the same as `on_store`, for a command that reads all records."""
     return on_store(command, FULL_SCAN_TIMEOUT_S)
 
 

@@ -39,7 +39,7 @@ def _meaning(description: str) -> Meta:
 
 
 class _Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Fields are settings: Annotated[type, Meta(…)] = default."""
+    """A section, whose fields are settings: Annotated[type, Meta(…)] = default."""
 
 
 class ServerSettings(_Section, frozen=True):

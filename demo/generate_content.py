@@ -96,7 +96,7 @@ class GenerateContent(Family):
         return {"totalTokens": request.input_tokens}
 
     def usage(self, request: ModelRequest, counts: TokenCounts) -> dict[str, Any]:
-        """Return the usage. All candidates are counted together, without the tokens of the
+        """Return the usage. It counts all candidates together, without the tokens of the
         thoughts."""
         thoughts = counts.reasoning * request.choices
         visible = (counts.output - counts.reasoning) * request.choices

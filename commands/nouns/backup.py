@@ -118,7 +118,7 @@ def _add_store(
         snapshot.copy_to(db, work / name)
         archive.add_file(tar, name, work / name)
         (work / name).unlink()
-        ended_ms = database_ms(db)  # calls recorded before this time are in the journals
+        ended_ms = database_ms(db)  # calls recorded by now are in the copy or the journals
         for part, data in journals.read():
             archive.add_bytes(tar, f"{JOURNAL}/{part}", data)
         running = restored.unfinished(db)

@@ -26,7 +26,7 @@ from store.db.nodes import last_seen
 from store.values.errors import Refused
 
 NODE_ALIVE_MS = 60_000
-"""A node seen more recently than this is running: it reports every ten seconds."""
+"""A node seen more recently than this is running: nodes report every ten seconds."""
 _CANNOT_BE_REPLACED = {errno.EROFS, errno.EBUSY}
 """Errors of a read-only mount, and of a file that is itself a mount."""
 TAKEN_WITHIN_S = 60

@@ -20,7 +20,7 @@ from pathlib import Path
 import msgspec
 from tornado.ioloop import IOLoop
 
-import commands.process.lean_driver  # noqa: F401 # first: before what imports PyMySQL
+import commands.process.lean_driver  # noqa: F401 # first: later imports need PyMySQL
 from commands.process.logs import FORMS, LogFile, redact
 from commands.process.memory import find_malloc_trim, one_arena
 from commands.process.metrics import WordTable

@@ -1,12 +1,12 @@
 """PyMySQL without `cryptography`, which takes 7 MiB in a process that seals nothing (ADR 0047).
 
-Only the Hub's process imports this: a worker opens the sealed keys of channels as soon as it
-starts. `import_driver` works only before the import of peewee, which imports PyMySQL.
+The import of this module has that effect if peewee, which imports PyMySQL, was not imported before.
+Only the Hub's process imports it: a worker opens the sealed keys of channels as soon as it starts.
 
 PyMySQL needs the library only to encrypt passwords in logins by `sha256_password` and
-`caching_sha2_password` without TLS. An ImportError tells it that the library is missing, and such a
-login then raises RuntimeError. `store/db/mysql.py` handles that: it loads the library for PyMySQL
-and tries again. `store/values/cipher.py` loads it with the first value that is sealed or opened.
+`caching_sha2_password` without TLS. It takes an ImportError for the library's absence, and raises
+RuntimeError in such a login. `store/db/mysql.py` then loads the library for PyMySQL and tries
+again. `store/values/cipher.py` loads it with the first value that is sealed or opened.
 """
 
 import importlib

@@ -50,7 +50,7 @@ USAGE = "Usage: sluice serve [--config FILE] [--set SECTION.KEY=VALUE]…"
 
 
 class Supervisor:
-    """One gateway: `run` returns the exit code when everything has ended."""
+    """The supervisor of one gateway. `run` returns the exit code when everything has ended."""
 
     def __init__(
         self,

@@ -169,7 +169,7 @@ async def _serve(
 
 
 class Worker:
-    """Everything of one relay process, wired together."""
+    """The composition of one relay process."""
 
     def __init__(
         self, orders: Orders, settings: Settings, keys: secrets.Secrets, logs: LogThread

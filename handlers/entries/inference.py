@@ -73,7 +73,7 @@ class InferenceHandler(KeyedHandler):
 
     @property
     def dialect(self) -> Family:
-        """Errors of an entry come in its family's shape, whoever calls."""
+        """Return the entry's family: its errors have that family's shape for all callers."""
         return self.family
 
     def check_head(self) -> Awaitable[None] | None:

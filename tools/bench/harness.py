@@ -85,7 +85,7 @@ def peak_kib() -> int:
 
 
 class PageFigures(NamedTuple):
-    """Elapsed time and CPU of the process in ms, size in bytes."""
+    """The figures of a page: elapsed time and CPU of the process in ms, size in bytes."""
 
     p50_ms: float
     p95_ms: float
