@@ -161,7 +161,7 @@ def test_a_part_that_fails_is_a_notice_in_its_place(boss, api, db, world, monkey
     monkeypatch.setattr(overview, "load_charged", fail)
     text = text_of(boss.get("/"))
     assert re.search(
-        r"The charges could not be read\. The rest of this page holds\. Id \w{26} Try", text
+        r"The charges could not be read\. The rest of this page is current\. Id \w{26} Try", text
     )
     assert "30 days 0.10 USD" in text
     assert api.get(OVERVIEW).json["charged_by"] is None
