@@ -20,8 +20,8 @@ Line = Sequence[str]
 
 
 def room() -> int:
-    """Return the columns of the terminal (or of COLUMNS); 0 if standard output is none: no
-    limit."""
+    """Return the columns of the terminal (or of COLUMNS). Return 0, which means no limit, if
+    standard output is no terminal."""
     return shutil.get_terminal_size((0, 0)).columns
 
 
