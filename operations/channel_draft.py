@@ -247,7 +247,7 @@ def take_names(db: peewee.Database, draft: Draft, names: Sequence[str], currency
 
 
 def has_endpoint(draft: Draft, model: DraftModel) -> bool:
-    """Return whether this gateway has the vendor's endpoint for a model."""
+    """Return whether the vendor has the endpoint that a model needs, chat included."""
     return model.kind == CHAT or model.kind in VENDORS[draft.channel["vendor"]].endpoints
 
 

@@ -108,8 +108,8 @@ class _Brotli:
 
 class _Coding(Struct, frozen=True):
     """A content-coding: its name in messages and its machine; the input bytes of a chunk and the
-    cost of each in a step; its memory, which is `state_bytes` plus the part of the window that was
-    unpacked."""
+    cost of each in a step; its memory, which is `state_bytes` and as much of the window as is
+    filled."""
 
     name: str
     machine: Callable[[], _Machine]
