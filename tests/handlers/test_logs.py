@@ -1,4 +1,4 @@
-"""Log output of a worker: one line each, written by a thread that nobody has to wait for."""
+"""Log output of a worker: one line each, written by a thread for which nobody has to wait."""
 
 import io
 import json
@@ -20,7 +20,7 @@ AT = 1_700_000_000.0425  # 2023-11-14T22:13:20.042Z
 
 
 class Stderr:
-    """Standard error with a reader that may stop reading, or be gone; counts what is opened."""
+    """A standard error whose reader may stop reading, or be gone; counts what is opened."""
 
     def __init__(self):
         self.opened = 0
@@ -34,7 +34,7 @@ class Stderr:
         assert self.reading.wait(10)
         if self.broken:
             raise BrokenPipeError("nobody reads")
-        assert data.endswith(b"\n")  # a write ends where a line does
+        assert data.endswith(b"\n")  # a write ends at the end of a line
         assert len(data) <= WRITE_MAX or data.count(b"\n") == 1
         self.writes += 1
         self.written.write(data)
@@ -49,13 +49,13 @@ class Stderr:
 
 @pytest.fixture
 def stderr(monkeypatch):
-    monkeypatch.setattr(logs, "sys", SimpleNamespace())  # pytest has hooks in the real one
+    monkeypatch.setattr(logs, "sys", SimpleNamespace())  # pytest patches the real one
     return Stderr()
 
 
 @pytest.fixture
 def started(stderr):
-    """started(form, level) -> a thread that has the root logger."""
+    """Yield started(form, level), which returns a thread that serves the root logger."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     hook = threading.excepthook
@@ -161,7 +161,7 @@ def test_it_takes_over_the_root_logger(started, stderr):
 def test_levels(started, stderr):
     thread = started(level="debug")
     logging.getLogger("sluice.test").debug("seen")
-    # These would name each request again.
+    # These would log each request again.
     for name in ("tornado.access", "tornado.curl_httpclient", "asyncio"):
         logging.getLogger(name).info("never")
         logging.getLogger(name).warning("seen")
@@ -177,7 +177,7 @@ def test_a_stderr_that_nobody_reads_holds_nobody_up(started, stderr, monkeypatch
     for number in range(100):
         thread.write(b"%d\n" % number)
     assert time.monotonic() - began < 1
-    assert 94 <= thread.dropped <= 95  # one is with the thread, maybe
+    assert 94 <= thread.dropped <= 95  # the thread may hold one line
     stderr.reading.set()
     thread.stop()
     assert stderr.lines == [b"%d" % number for number in range(100 - thread.dropped)]
@@ -256,8 +256,8 @@ def test_credentials_are_taken_out_of_records_and_tracebacks(started, stderr):
 def test_lines_of_a_block_share_writes_that_end_with_a_line(started, stderr):
     thread = started()
     lines = [b"%03d " % number + b"x" * 400 for number in range(100)]
-    lines[50] = b"y" * (3 * WRITE_MAX)  # longer than a pipe takes at once: alone
+    lines[50] = b"y" * (3 * WRITE_MAX)  # longer than one write to a pipe: written alone
     thread.write(b"\n".join([*lines, b""]))
     thread.stop()
     assert stderr.lines == lines
-    assert stderr.writes == 5 + 1 + 5  # ten of the short ones fit
+    assert stderr.writes == 5 + 1 + 5  # ten of the short ones fit into a write

@@ -22,8 +22,8 @@ from tests.support.prices import prices_of
 
 CALL_ID = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
 STARTED_MS = 1_800_000_000_000
-# Units of a million nanos a token: the cost in millions is the sum of counts times prices.
-# input, output, cache_read, cache_write, cache_write_1h, reasoning, call
+# Prices are multiples of a million nanos a token: the cost in millions of nanos is the sum of
+# counts times prices.
 PRICES = prices_of(*(price * 10**12 for price in (1, 2, 3, 4, 5, 6)), 7_000_000)
 KEY = KeyEntry(
     id="key-id", name="laptop", user_id="user-id", user="alice", group="gold", disabled=False,
@@ -44,7 +44,7 @@ def model(context_tokens=None, max_output_tokens=None):
 
 
 def a_call(family="chat_completions", **changes):
-    """An admitted call; `changes` of any phase's values, by the name of their field."""
+    """Return an admitted call; `changes` are values of any phase, by the name of their field."""
     given = {
         "arrival": Arrival(CALL_ID, STARTED_MS, "198.51.100.7", "agent/1", "client-id"),
         "family": FAMILIES[family],

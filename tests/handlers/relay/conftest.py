@@ -22,7 +22,7 @@ class Peer:
         self.closing = False
 
     async def read_head(self):
-        """The raw head of the next request; None when the connection has ended."""
+        """Return the raw head of the next request; None if the connection has ended."""
         try:
             return await self.reader.readuntil(b"\r\n\r\n")
         except (asyncio.IncompleteReadError, ConnectionError):
@@ -56,7 +56,7 @@ class Peer:
         await self.send(b"0\r\n\r\n")
 
     def reset(self):
-        """RST instead of FIN."""
+        """Close with RST instead of FIN."""
         self.closing = True
         sock = self.writer.get_extra_info("socket")
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -70,7 +70,7 @@ class Peer:
 
 
 class Upstream:
-    """Runs `script(peer, head, body)` for each request; counts what reached it."""
+    """A server that runs `script(peer, head, body)` for each request and counts the requests."""
 
     def __init__(self, script, read_body=True):
         self.script = script
@@ -104,7 +104,7 @@ class Upstream:
 
 @pytest.fixture
 def serve(io_loop):
-    """`await serve(script)` -> Upstream, running."""
+    """Yield serve: `await serve(script)` returns a running Upstream."""
     running = []
 
     async def start(script, read_body=True, **options):
@@ -119,7 +119,7 @@ def serve(io_loop):
         for upstream in running:
             upstream.server.close()
             for writer in upstream.writers:
-                # A TLS connection takes leave of its peer, which the loop would not live to see.
+                # A TLS shutdown waits for the peer, longer than the loop exists.
                 if writer.get_extra_info("ssl_object") is not None:
                     writer.transport.abort()
 
@@ -128,7 +128,8 @@ def serve(io_loop):
 
 @pytest.fixture
 def client(io_loop, capfd, caplog):
-    """The client under test; nothing may be printed by a callback or logged as an error."""
+    """Yield the client under test; check that no callback prints and nothing is logged as an
+    error."""
 
     async def build():
         return UpstreamClient(force_instance=True)
@@ -142,7 +143,7 @@ def client(io_loop, capfd, caplog):
 
 @pytest.fixture
 def full_backlog():
-    """A listener that takes no connection any more: SYN is not answered."""
+    """Yield the URL of a listener that accepts no connections any more: SYNs are not answered."""
     with contextlib.ExitStack() as stack:
         listener = stack.enter_context(socket.socket())
         listener.bind(("127.0.0.1", 0))
@@ -156,7 +157,8 @@ def full_backlog():
 
 @pytest.fixture
 def pass_s(client):
-    """`await pass_s(seconds)`: so many sweeps of the client, one after the other."""
+    """Return pass_s: `await pass_s(seconds)` runs this many sweeps of the client, one after the
+    other."""
     client._sweeper.cancel()
 
     async def sweep(seconds):
@@ -170,7 +172,8 @@ def pass_s(client):
 
 @pytest.fixture
 def request_to():
-    """A request as the relay makes it, with limits that a test may replace."""
+    """Return a function that makes a request like the relay's, with limits that a test may
+    replace."""
 
     def build(url, **changes):
         fields = {
@@ -190,7 +193,8 @@ def request_to():
 
 
 class Collector:
-    """A sink with a capacity: full at `capacity_bytes` until `drain`; calls `came` for a piece."""
+    """A sink with a capacity: full at `capacity_bytes` until `drain`; calls `came` for each
+    chunk."""
 
     def __init__(self, exchange, capacity_bytes=None, came=lambda: None):
         self.exchange = exchange
@@ -225,7 +229,7 @@ def collect():
 
 @pytest.fixture
 def start(client, serve, request_to):
-    """`await start(script)` -> (exchange that has begun, upstream)."""
+    """Return start: `await start(script)` returns (exchange that has started, upstream)."""
 
     async def begin(script, read_body=True, **changes):
         upstream = await serve(script, read_body)
@@ -236,7 +240,7 @@ def start(client, serve, request_to):
 
 @pytest.fixture
 def ask(start):
-    """`await ask(script)` -> (exchange with its head, upstream)."""
+    """Return ask: `await ask(script)` returns (exchange with its head, upstream)."""
 
     async def begin(script, read_body=True, **changes):
         exchange, upstream = await start(script, read_body, **changes)
@@ -248,7 +252,7 @@ def ask(start):
 
 @pytest.fixture
 def fail(start):
-    """`await fail(script)` -> the kind of the error of an exchange."""
+    """Return fail: `await fail(script)` returns the kind of an exchange's error."""
 
     async def begin(script, **changes):
         exchange, _ = await start(script, **changes)
@@ -259,7 +263,8 @@ def fail(start):
 
 @pytest.fixture
 def open_stream(ask):
-    """`await open_stream(script)` -> (exchange with the head of a stream, upstream)."""
+    """Return open_stream: `await open_stream(script)` returns (exchange with a stream's head,
+    upstream)."""
 
     async def build(script, **changes):
         exchange, upstream = await ask(script, **({"stream": True} | changes))

@@ -1,4 +1,4 @@
-"""A pump between a scripted upstream exchange and a client that may be slow; a whole relay."""
+"""A pump between a scripted upstream exchange and a client that may be slow; and a whole relay."""
 
 import json
 from random import random
@@ -35,7 +35,7 @@ HELLO = (
 
 
 class Connection:
-    """Notes what is sent; `room` is what it says of its buffer."""
+    """A client connection that records what is sent; `room` is False if its buffer is full."""
 
     def __init__(self):
         self.sent = []
@@ -74,14 +74,14 @@ def text(words):
 
 
 def channel_at(upstream, name="main", priority=0, **fields):
-    """A channel of the group of all calls, at a scripted upstream."""
+    """Return a channel of the group of all calls, at a scripted upstream."""
     url = upstream.url.removesuffix("/v1/test")
     fields = {"models": {"m": "up"}, "groups": frozenset({"gold"}), **fields}
     return channel(name, priority, base_url=url, fingerprints=(), **fields)
 
 
 class Journal:
-    """Keeps the record of the last call."""
+    """A journal that keeps the record of the last call."""
 
     def open_call(self, line):
         self.opened = line
@@ -96,7 +96,7 @@ class Journal:
 
 
 class Calling:
-    """A relay whose calls cost nothing, its only group, and the names of its models."""
+    """A relay whose calls cost nothing, with its only group and the names of its models."""
 
     def __init__(self, client, stored=None, entries=frozenset(FAMILIES), settings=None):
         self.settings = settings or Settings()
@@ -110,7 +110,7 @@ class Calling:
         )  # fmt: skip
 
     async def call(self, body, channels, **head):
-        """What the connection of a client was sent, and the record of its call."""
+        """Make a call; return what was sent on the client's connection, and the record."""
         prices = ((0, prices_of(0, 0, 0, 0, 0, 0, 0)),)
         models = {name: Model(name, None, None, False, 0, prices) for name in self.models}
         snapshot = Snapshot(1, {"gold": self.group}, models, channels)
@@ -121,13 +121,13 @@ class Calling:
         return connection.sent, self.journal.record
 
     def pass_s(self, seconds):
-        """So many sweeps."""
+        """Run this many sweeps."""
         for _ in range(seconds):
             self.relay.sweep(self.live.now_s + 1)
 
 
 class Exchange:
-    """An upstream's answer as the test plays it."""
+    """An upstream's answer that the test controls."""
 
     def __init__(self):
         self.resumed = 0
@@ -144,7 +144,7 @@ class Exchange:
 
 
 class Client:
-    """What the client has got, in order; `connection` is its end of the answer."""
+    """A client: what it has received, in order; `connection` is its end of the answer."""
 
     def __init__(self):
         self.connection = Connection()
@@ -164,13 +164,13 @@ class Client:
 
 
 class Rig:
-    """A pump with its client, its upstream, and what it told of its call."""
+    """A pump with its client, its upstream, and what it reported about its call."""
 
     def __init__(self, family=CHAT, drop_usage=False):
         self.call = a_call(family)
         self.client = Client()
         self.accepted = 0
-        self.identified = []  # the ids that were known then
+        self.identified = []  # the ids known at that time
         client = self.call.head.family.client
         self.pump = StreamPump(client, self.client.downstream, self._accept, self._identify)
         self.drop_usage = drop_usage
@@ -183,7 +183,7 @@ class Rig:
         self.identified.append(self.bridge.upstream_id)
 
     def attach(self, operation=CREATE, awaits_id=False):
-        """Begin another attempt."""
+        """Start another attempt."""
         upstream = self.call.head.family.upstream
         tap = upstream.stream_tap("m", "m", self.drop_usage, operation)
         self.exchange, self.bridge = Exchange(), NativeBridge(tap, MAX_EVENT_BYTES)

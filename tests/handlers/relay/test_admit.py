@@ -1,4 +1,4 @@
-"""Admission of a caller: credentials, the state of a key."""
+"""Admission of a caller: credentials and the state of the key."""
 
 from contextlib import nullcontext
 from dataclasses import replace
@@ -28,7 +28,7 @@ MESSAGES = ("authorization", "x-api-key")
     ({"authorization": "Bearer "}, CHAT, Condition.MALFORMED_AUTHORIZATION),
     ({"authorization": "Basic abc"}, CHAT, Condition.MALFORMED_AUTHORIZATION),
     ({"authorization": "Bearer a b"}, CHAT, Condition.MALFORMED_AUTHORIZATION),
-    # The first source decides alone: a good x-api-key does not mend a bad Authorization.
+    # The first source decides: a valid x-api-key does not make up for a bad Authorization.
     ({"authorization": "k-1", "x-api-key": "k-2"}, MESSAGES, Condition.MALFORMED_AUTHORIZATION),
     ({"x-api-key": "k-2"}, CHAT, Condition.MISSING_KEY),
     ({"x-api-key": ""}, MESSAGES, Condition.MISSING_KEY),

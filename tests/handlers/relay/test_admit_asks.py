@@ -1,4 +1,4 @@
-"""Calls that ask for more than text and functions."""
+"""Calls that request more than text and functions."""
 
 import json
 from dataclasses import replace
@@ -20,7 +20,7 @@ SEARCH = {"type": "web_search_20250305", "name": "web_search"}
 
 
 class Stored:
-    """Notes the answers that vendors keep."""
+    """A store that records the answers which vendors keep."""
 
     def __init__(self):
         self.channels = []
@@ -48,7 +48,7 @@ def call(relay, fields, channel, job="generate", **head):
 
 
 async def a_message(peer, head, body):
-    """An upstream of messages, or of counts."""
+    """Answer as an upstream of messages, or of counts."""
     usage = {"input_tokens": 5, "output_tokens": 2}
     content = [{"type": "text", "text": "Tea."}]
     answer = {"id": "m", "type": "message", "role": "assistant", "content": content}

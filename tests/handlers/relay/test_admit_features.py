@@ -1,4 +1,4 @@
-"""Admission of what a request asks for beyond text and functions: the group's features, prices."""
+"""Admission of requests beyond text and functions: the group's features, prices."""
 
 from contextlib import nullcontext
 from dataclasses import replace
@@ -26,7 +26,7 @@ FORCED = Ask("web_search", "tools[1]")
 
 
 def prices(meters=(), *conditions):
-    """Prices of text and of these meters; a rate for each (condition, word)."""
+    """Return prices of text and of these meters; with a rate for each (condition, word)."""
     plain = plain_rate(PLAIN | dict.fromkeys(meters, 1))
     return Prices(plain, tuple(conditional_rate(plain, (when,), 10**6) for when in conditions))
 
@@ -44,7 +44,7 @@ def peek(asks):
 
 
 def check(asks, policy="refuse_dearer", head=None, **more):
-    """Check what a call of the messages family asks for."""
+    """Check the requested features of a call of the messages family."""
     return check_asks(head or a_call("messages").head, offered(**more), peek(asks), policy)
 
 
@@ -86,7 +86,7 @@ def test_a_hosted_tool_that_is_not_forced_is_left_to_the_translation(search, cha
     *((DEARER, policy, policy != "serve") for policy in ("refuse_dearer", "refuse", "serve")),
     *((HOSTED, policy, policy == "refuse") for policy in ("refuse_dearer", "refuse", "serve")),
     *((OTHERS, policy, False) for policy in ("refuse_dearer", "refuse", "serve")),
-    # a word of service that nobody knows counts as dearer
+    # an unknown service tier or speed counts as dearer
     *((["tier", "speed"], policy, policy != "serve")
       for policy in ("refuse_dearer", "refuse", "serve")),
 ])  # fmt: skip

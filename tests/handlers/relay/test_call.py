@@ -1,4 +1,4 @@
-"""The values of a call, and how it ends."""
+"""The values of a call, and its end."""
 
 from dataclasses import replace
 

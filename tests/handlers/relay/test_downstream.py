@@ -1,4 +1,4 @@
-"""The client's side of a call: what every answer has."""
+"""The client's side of a call: the common parts of every answer."""
 
 from handlers.relay.downstream import Downstream
 from tests.handlers.relay.rig import Connection

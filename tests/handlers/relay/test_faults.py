@@ -1,4 +1,4 @@
-"""What a client is told of errors of the store, of its attempts, of a plan without candidates."""
+"""The client's error for errors of the store, of its attempts, and of a plan without candidates."""
 
 import pytest
 
@@ -61,7 +61,7 @@ def test_a_refusal_says_what_is_left_and_what_is_needed(error, message):
 
 
 @pytest.mark.parametrize(("met", "told"), [
-    (["E24", "E22", "E29"], "E22"),  # the client's own mistake before all others
+    (["E24", "E22", "E29"], "E22"),  # the client's own mistake has precedence
     (["E29", "E35"], "E35"),
     (["E25", "E26", "E24"], "E26"),  # E25 would say that all channels are limited
     (["E24", "E25"], "E25"),  # E24 would keep the client from trying again
@@ -98,5 +98,5 @@ def test_a_request_beyond_the_limits_of_all_channels_is_not_to_be_repeated():
     assert fault.condition == "E09" and (fault.wait_s, fault.should_retry_header) == (None, "false")
     text = "The request is larger than any channel for model 'm' may take in a minute."
     assert fault.message == text
-    fault = faults.no_candidate_fault([small, late], "m")  # it says nothing of the others
+    fault = faults.no_candidate_fault([small, late], "m")  # the message omits the other reasons
     assert (fault.condition, fault.wait_s, fault.should_retry_header) == ("E25", 7, None)

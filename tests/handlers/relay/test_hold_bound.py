@@ -1,4 +1,4 @@
-"""What a call holds: never less than it can cost."""
+"""The hold of a call: never less than the call can cost."""
 
 import json
 from random import Random
@@ -22,7 +22,7 @@ from tests.handlers.relay.routing.channels import channel
 
 CHAT, RESPONSES, MESSAGES, GOOGLE = FAMILIES
 ONE = 10**9  # a unit of money, in nanos
-PLAIN = {"input": 0, "output": 10**6 * ONE}  # one for each token of output
+PLAIN = {"input": 0, "output": 10**6 * ONE}  # one unit for each token of output
 RATES = [
     ({"tier": "priority"}, {"input": 0, "output": 3 * 10**6 * ONE}),
     ({"tier": "flex"}, 500_000),
@@ -47,7 +47,7 @@ def prices_of(prices, rates=()):
 
 
 def admitted_of(family, fields, models, options=None, group_ppm=10**6):
-    """A call of this body, admitted; `models`: prices by name."""
+    """Return an admitted call with this body; `models`: prices by name."""
     names = {name: f"up-{name}" for name in models}
     one = channel("main", family=family, models=names, options=options or {}, groups={"gold"})
     stored = {
@@ -191,7 +191,7 @@ def random_fields(random, family):
 
 
 def split(random, total, names):
-    """The total or less, in counts by name."""
+    """Return counts by name whose sum is at most the total."""
     counts = dict.fromkeys(names, 0)
     total = random.choice([total, random.randrange(total + 1)])
     for name in random.sample(sorted(names), len(names)):
@@ -207,7 +207,7 @@ TEXT = {
 
 
 def random_usage(random, inputs, outputs, meters=(), uses=()):
-    """A usage within these bounds."""
+    """Return a random usage within these bounds."""
     counts = {}
     for side, most in (("input", inputs), ("output", outputs)):
         own = [name for name in meters if (METERS[name].side == "output") is (side == "output")]
@@ -261,4 +261,4 @@ def test_no_call_that_keeps_to_its_bounds_costs_more_than_it_holds(family):
             bill = bill_of(call, delivery, charged_counts(call, delivery))
             assert bill.cost_nanos <= amount, (seed, fields, usage, served)
             dear += bill.cost_nanos * 2 > amount > 0
-    assert dear > 200  # the bound is no idle one
+    assert dear > 200  # the bound is not far too high

@@ -1,4 +1,5 @@
-"""Holds that grow with their streams: at once from the lease, else asked for beside, or the end."""
+"""Holds that grow with their streams: at once from the lease, or by a new lease; otherwise the
+call ends."""
 
 import asyncio
 from dataclasses import replace
@@ -19,15 +20,15 @@ from tests.store.processes import Process
 from tests.support.stores import sqlite_store
 from tests.support.users import add_user
 
-TOKEN = 2 * 10**6  # nanos of one of output
-DEAREST = 6 * 10**6  # if it were one of reasoning: what is held for each
-BEGIN = 40 * 10**6 + 7 * 10**6  # of the input and of the call, that every cost begins with
+TOKEN = 2 * 10**6  # nanos of an output token
+DEAREST = 6 * 10**6  # of a reasoning token: the price at which each token is held
+BEGIN = 40 * 10**6 + 7 * 10**6  # the cost of the input and of the call, included in every cost
 UNBOUNDED = Peek("m", True, None, 1, True)
 RICH = 10**6 * TOKEN
 
 
 class Pump:
-    """A stream of so much text."""
+    """A stream with this much text."""
 
     def __init__(self):
         self.output_units, self.looked_at = 0, 0
@@ -60,7 +61,8 @@ class Rig:
         return self
 
     async def grow(self, tokens):
-        """A second in which the stream has come to so many tokens, and what follows from it."""
+        """Simulate a second in which the stream has reached this many tokens, and the reactions to
+        it."""
         grown, self.pump.output_units = tokens - self.pump.output_units, tokens
         self.holding.follow(self.stream, grown)
         await asyncio.gather(*self.holding._raising.values())
@@ -105,10 +107,10 @@ async def test_a_bound_of_the_client_is_held_and_no_more(db):
     bounded = {"peek": Peek("m", True, 300, 1, True), "output_bound_tokens": 300}
     rig = await Rig(db, **bounded).begin()
     held = rig.held
-    for tokens in (100, 290, 300, 450, 600):  # our count may be twice the vendor's
+    for tokens in (100, 290, 300, 450, 600):  # the gateway's count may be twice the vendor's
         await rig.grow(tokens)
         assert rig.held == held
-    await rig.grow(5000)  # a vendor that does not know the bound
+    await rig.grow(5000)  # a vendor that ignores the bound
     assert rig.held >= BEGIN + 2500 * TOKEN
 
 
@@ -122,7 +124,7 @@ async def test_what_was_cut_to_the_last_coins_grows_when_there_are_more(db):
 
 async def test_without_money_the_call_ends_when_it_costs_more_than_it_holds(db):
     rig = await Rig(db, balance=BEGIN + 1000 * TOKEN).begin()
-    await rig.grow(900)  # the next seconds are not covered, the last one is
+    await rig.grow(900)  # the next seconds are not covered, the past one is
     assert rig.call.running.interrupted is None
     await rig.grow(1000)
     assert rig.call.running.interrupted is None
@@ -165,5 +167,5 @@ async def test_calls_without_a_hold_are_left_alone(db):
 async def test_what_no_money_covers_is_not_raised(db):
     rig = Rig(db, balance=8 * 10**18, group=Group("gold", 10**14, None, frozenset(), False))
     held = (await rig.begin()).held
-    await rig.grow(20_000)  # twice as much in the next seconds
+    await rig.grow(20_000)  # the next seconds would cost twice as much
     assert rig.held == held and rig.call.running.interrupted is None

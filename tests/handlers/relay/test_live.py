@@ -1,4 +1,4 @@
-"""Running calls: what the sweep of each second does for them, and the end of a drain."""
+"""Running calls: the work of each second's sweep on them, and the end of a drain."""
 
 import time
 from types import SimpleNamespace
@@ -22,8 +22,8 @@ IDLE_S = 100
 
 
 class Watch:
-    """Live calls with a clock of the test's; notes what the sweep does: `marks` in the journal,
-    `late` attempts, `grown` streams with the number of marks so far."""
+    """Live calls with a clock that the test sets. It records the sweep's work: `marks` in the
+    journal, `late` attempts, `grown` streams with the number of marks so far."""
 
     def __init__(self, heartbeat_s=SILENT_S, commit_after_s=COMMIT_S):
         limits = UpstreamSettings(
@@ -40,7 +40,7 @@ class Watch:
         self.now_s = self.live.now_s
 
     def pass_s(self, seconds):
-        """So many sweeps."""
+        """Run this many sweeps."""
         for _ in range(seconds):
             self.now_s += 1
             self.sweep.run(self.now_s)
@@ -100,7 +100,7 @@ async def test_late_answers_are_reported_in_each_sweep_until_they_begin():
     rig = watch.stream()
     watch.live.enter(call)
     watch.pass_s(1)
-    assert watch.late == []  # nothing was sent upstream yet
+    assert watch.late == []  # nothing has been sent upstream yet
     rig.call.attempt.health, call.attempt.health = "of the stream", "of the plain call"
     watch.pass_s(2)
     assert watch.late == ["of the stream", "of the plain call"] * 2
@@ -125,7 +125,7 @@ async def test_holds_follow_streams_before_the_journal_has_their_mark():
 
 
 def test_the_clock_does_not_begin_at_zero():
-    """Or a stream of the first second would be committed at the first sweep."""
+    """Otherwise a stream of the first second would be committed at the first sweep."""
     assert abs(Watch().live.now_s - time.monotonic()) < 5
 
 
@@ -195,7 +195,7 @@ async def test_a_call_that_is_over_gets_nothing():
 
 
 def stall(rig, unsent_bytes):
-    """The client reads no more, and the buffer of its connection is full."""
+    """Make the client stop reading, with a full buffer of its connection."""
     connection = rig.client.connection
     connection.room, connection.unsent_bytes = False, unsent_bytes
     assert not rig.exchange.data(HELLO)
@@ -210,9 +210,9 @@ async def test_a_client_that_takes_nothing_any_more_is_given_up():
     watch.pass_s(1)
     assert isinstance(rig.call.running.interrupted, ClientGone)
     assert rig.client.connection.sent[-1] == ("drop",)
-    silent = watch.stream()  # one that waits for its upstream is not
+    silent = watch.stream()  # waiting for the upstream is no reason
     silent.exchange.data(HELLO)
-    silent.client.connection.unsent_bytes = 1000  # within the buffer
+    silent.client.connection.unsent_bytes = 1000  # within the buffer's size
     watch.pass_s(3 * IDLE_S)
     assert silent.call.running.interrupted is None
 

@@ -1,4 +1,4 @@
-"""Answers in the other form than the one that was asked for: what their first bytes say counts."""
+"""Answers in the other form than the requested one: their first bytes decide."""
 
 import asyncio
 import gzip
@@ -44,7 +44,7 @@ def sample(family, name, *, stream):
 
 
 def answering(body, content_type, *headers):
-    """A vendor that answers each request with these bytes."""
+    """Return the script of a vendor that answers each request with these bytes."""
 
     async def script(peer, head, request):
         lines = ["HTTP/1.1 200 OK", f"Content-Length: {len(body)}", *headers]
@@ -55,7 +55,7 @@ def answering(body, content_type, *headers):
 
 
 async def call_at(relay, client, upstream, family, stream, **fields):
-    """The head and the body that the client got, and the record."""
+    """Return the head and the body that the client received, and the record."""
     spoken, body = FAMILIES[client], {**ASKED[client], **fields}
     job = "generate"
     if client == GENERATE:
@@ -71,7 +71,7 @@ async def call_at(relay, client, upstream, family, stream, **fields):
 
 
 def said(family, body):
-    """The choices of a whole answer or a stream, in the family's own reading of it."""
+    """Return the choices of a whole answer or a stream, read as the family does."""
     if body[:1] != b"{":
         origin = Origin(family, "mark", b"k" * 32, "user")
         context = AnswerContext("m", "id", 0, 0, include_usage=True)

@@ -1,4 +1,4 @@
-"""What a call costs the operator: by the vendor's report, by the channel's prices or its factor."""
+"""The operator's cost of a call: by the vendor's report, by the channel's prices or its factor."""
 
 from dataclasses import replace
 
@@ -36,21 +36,21 @@ def reported(nanos, usage=SMALL):
         ({}, SMALL, NOT_REPORTED, None),
         ({"cost_factor_ppm": 800_000}, SMALL, NOT_REPORTED, 5_600_004),
         ({"cost_factor_ppm": 0}, SMALL, NOT_REPORTED, 0),
-        # at the rate of the call, and up to a whole nano
+        # at the call's rate, rounded up to a whole nano
         ({"cost_factor_ppm": 800_000}, SMALL, Served("flex"), 2_800_004),
         ({"cost_factor_ppm": 100_000}, SMALL, NOT_REPORTED, 700_001),
         ({"cost": {"m": OWN}}, SMALL, NOT_REPORTED, 3_500_000),
         ({"cost": {"m": OWN}}, SMALL, Served("flex"), 3_500_000),
         ({"cost": {"m": OWN}, "cost_factor_ppm": 1}, SMALL, NOT_REPORTED, 3_500_000),
         ({"cost": {"x": OWN}}, SMALL, NOT_REPORTED, None),
-        # what is used without a price there costs what the model's plain price says
+        # uses without a price there cost what the model's plain price says
         ({"cost": {"m": OWN}}, SEARCHED, NOT_REPORTED, 3_500_000 + 2 * 10**7 + 100_000),
-        # other models at their own cost, else by the factor
+        # other models at their own cost, otherwise by the factor
         ({"cost_factor_ppm": 800_000}, ADVISED, NOT_REPORTED, 5_688_004),
         ({"cost": {"m": OWN, "other": OWN}}, ADVISED, NOT_REPORTED, 3_650_000),
         ({"cost": {"m": OWN}, "cost_factor_ppm": 500_000}, ADVISED, NOT_REPORTED, 3_555_000),
         ({"cost": {"m": OWN}}, ADVISED, NOT_REPORTED, None),
-        # the vendor's word comes first
+        # the vendor's report comes first
         ({}, reported(3_140_000), NOT_REPORTED, 3_140_000),
         ({"cost_factor_ppm": 800_000, "cost": {"m": OWN}}, reported(0), NOT_REPORTED, 0),
         ({}, reported(2**63), NOT_REPORTED, None),

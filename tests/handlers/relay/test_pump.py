@@ -1,4 +1,4 @@
-"""The way of a streamed answer: an upstream that is played, the real taps, a client's end."""
+"""The path of a streamed answer: a scripted upstream, the real taps, a client."""
 
 import random
 from pathlib import Path
@@ -56,26 +56,26 @@ async def test_a_stream_passes_byte_for_byte_at_any_cut(family, name, cut):
         rig.exchange.data(piece)
         sent = rig.client.body
         assert not sent or sent.endswith(b"\n\n")  # whole events only
-        # In the turn that completed it, but for what is held before the acceptance and at the end.
+        # In the same turn, except for what is held until the acceptance and at the end.
         if cut == "event by event" and rig.pump.accepted and not rig.ended.done():
             assert sent[before:].endswith(piece)
     assert rig.client.body + rig.end.tail == whole
     assert (rig.end.outcome, rig.end.fault) == ("ok", None)
     head = [(200, PASSED + STREAM_HEADERS)]
-    # A piece may hold all that follows the acceptance: then it is over before its head.
+    # One chunk may contain everything after the acceptance: then the answer ends before its head.
     assert rig.client.heads == head or (not rig.client.heads and cut in ("whole", "at random"))
     assert rig.accepted == 1 and rig.exchange.accepted == 1
 
 
 async def test_the_terminal_marker_is_left_to_the_pipeline():
-    """The call is settled before the client can see that it is over."""
+    """The call is settled before the client can see its end."""
     rig = Rig()
     rig.exchange.data(HELLO + text(b"hello") + FINISHED)
     assert not rig.ended.done()
     assert rig.exchange.data(DONE + b"data: more\n\n")
     assert rig.client.body == HELLO + text(b"hello") + FINISHED
     assert rig.end.tail == DONE
-    # What comes afterwards is nobody's.
+    # What comes afterwards is ignored.
     assert rig.exchange.data(b"data: more\n\n")
     rig.exchange.end(UpstreamError("truncated", "later"))
     assert rig.end.tail == DONE and rig.client.body.endswith(FINISHED)
@@ -250,7 +250,7 @@ async def test_heartbeats_in_silence(family):
 
 
 async def test_each_fourth_heartbeat_of_a_response_is_an_event_with_the_last_number():
-    """Codex counts the seconds since the last event, which a comment is not to it."""
+    """Codex counts the seconds since the last event; comments do not count for it."""
     rig, stream = Rig(RESPONSES), events(sample(RESPONSES, "text"))
     rig.pump.commit(())
     for _ in range(4):
@@ -276,7 +276,7 @@ async def test_without_numbers_all_heartbeats_of_a_response_are_comments():
 
 
 async def test_a_comment_before_message_start_is_followed_by_comments():
-    """A ping before message_start is none that readers of the family know."""
+    """Readers of the family do not know a ping before message_start."""
     rig = Rig(MESSAGES)
     rig.pump.commit(())
     rig.exchange.data(b": hello\n\n")

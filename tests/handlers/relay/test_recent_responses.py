@@ -97,15 +97,15 @@ def test_what_the_store_has_of_all_journals(memory):
     one.reached(first, 50)
     assert other.settled_ns() == 50
     other.join(second)
-    assert one.settled_ns() == 0  # nothing is known of the second one
+    assert one.settled_ns() == 0  # the second journal has not reported yet
     other.reached(second, 70)
     assert one.settled_ns() == other.settled_ns() == 50
-    other.finished(first)  # as whoever adopts it says
+    other.finished(first)  # as the process that adopts it reports
     other.finished(first)
     one.reached(first, 90)
     assert one.settled_ns() == 70
     third = new_ulid()
-    one.join(third)  # in the place of the first: nothing is left of it
+    one.join(third)  # it takes the first one's column, of which nothing remains
     assert one.settled_ns() == 0
     one.reached(third, 80)
     assert one.settled_ns() == 70
@@ -135,4 +135,4 @@ def test_memory_that_does_not_fit_is_not_shared(memory, caplog, spoil):
     recent.put(ANN, place("resp_1"))
     recent.reached(journal, 5)
     assert len(recent.find(mark_of("resp_1"))) == 1
-    assert recent.settled_ns() == 0  # what others have handed out is not known here
+    assert recent.settled_ns() == 0  # ids of other processes are not known here

@@ -18,7 +18,7 @@ from tests.support.usage_records import field_of, usage_record
 
 
 def bill(counts=None, nanos=0):
-    """A bill that the wallet pays."""
+    """Return a bill that the wallet pays."""
     charges = (Charge("wallet", nanos),) if nanos else ()
     return Bill(counts=counts or NOTHING, cost_nanos=nanos, charges=charges)
 
@@ -54,7 +54,7 @@ def test_every_field_of_a_record():
         upstream_request_id="upstream-id", client_ip="198.51.100.7", user_agent="agent/1",
         node="node-1",
     )  # fmt: skip
-    # It is written into the journal as it is.
+    # The journal has the record in this form.
     assert msgspec.json.decode(msgspec.json.encode(record), type=UsageRecord) == record
 
 
@@ -104,7 +104,7 @@ def test_a_clock_that_jumps_back():
 
 @pytest.mark.parametrize("odd", [float("nan"), float("inf"), 10**400, "\ud800"])
 def test_usage_that_json_cannot_say(odd):
-    """Vendors' numbers are read loosely; a record must come out all the same."""
+    """Vendors' numbers are read loosely; a record must be written nevertheless."""
     counts = Counts(Usage(1, 2), "estimated", {"prompt_tokens": 5, "cost": odd})
     record = recorded(a_call(), Ending("ok"), bill(counts, 9))
     assert (record.usage.input_tokens, record.cost_nanos) == (1, 9)

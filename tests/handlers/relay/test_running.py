@@ -1,4 +1,4 @@
-"""A running call: interrupts, its stopwatch, long work in slices that never keep the loop."""
+"""A running call: interrupts, its stopwatch, long work in slices that never block the loop."""
 
 import asyncio
 import time
@@ -13,13 +13,13 @@ from tests.adapters.json.odd_bodies import ODD_BODIES, odd_bodies
 from tests.support.served import acting, serving, turns
 
 SIZE = 32 << 20  # the default of server.max_body_bytes
-# Of the CPU time of the loop's thread; 28 ms were seen.
-LONGEST_S = 0.1  # twice what the slowest body takes in one step: cores differ, and are shared
-TRIES = 3  # what else runs on the machine makes CPU time longer, never shorter
+# In CPU time of the loop's thread; 28 ms were measured.
+LONGEST_S = 0.1  # twice the slowest body's longest step: cores differ, and are shared
+TRIES = 3  # other load on the machine makes CPU time longer, never shorter
 
 
 class Ticker:
-    """Counts the longest time that the loop works without giving others a turn."""
+    """A measurement of the longest time that the loop works without giving others a turn."""
 
     def __init__(self):
         self.longest_s = 0.0
@@ -45,7 +45,7 @@ class Ticker:
 
 
 def steps_of(body):
-    """What is done with every large body."""
+    """Do what is done with every large body."""
     spans = yield from top_level_steps(body)
     assert isinstance(spans, Spans)
     yield from input_bound_steps(body)
@@ -120,7 +120,7 @@ def test_what_is_not_large_is_read_at_one_go_soon():
 
 
 def read_s(body):
-    """CPU time of all steps of a body."""
+    """Return the CPU time of all steps of a body."""
     began_s = time.thread_time()
     try:
         for _ in steps_of(body):
@@ -132,7 +132,8 @@ def read_s(body):
 
 @pytest.fixture
 def waiting(io_loop):
-    """await waiting() -> (call, the future it waits for, the task that waits)."""
+    """Return waiting: `await waiting()` returns (call, the future it waits for, the task that
+    waits)."""
 
     async def begin():
         call, future = running.Running(), io_loop.asyncio_loop.create_future()
@@ -152,7 +153,7 @@ async def test_waiting_for_what_comes_and_what_fails(waiting):
     future.set_exception(OSError("broken"))
     with pytest.raises(OSError, match="broken"):
         await task
-    # Whoever is interrupted later must not meet the old future.
+    # A later interrupt must not hit the old future.
     call.interrupt(running.ClientGone())
 
 
@@ -187,12 +188,12 @@ def test_a_stopwatch_adds_what_lies_between_start_and_stop(monkeypatch):
     for start_at, stop_at in ((1000, 1010), (1100, 1105)):
         now[0] = start_at
         watch.start()
-        watch.start(start_at - 50)  # it runs already
+        watch.start(start_at - 50)  # it is running already
         now[0] = stop_at
         watch.stop()
         now[0] += 7
         watch.stop()
     assert watch.own_ns == 15
-    watch.start(now[0] - 20)  # since the upstream's head came
+    watch.start(now[0] - 20)  # since the upstream's head arrived
     watch.stop()
     assert watch.own_ns == 35

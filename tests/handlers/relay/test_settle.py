@@ -1,4 +1,4 @@
-"""What a call costs."""
+"""The cost of a call."""
 
 import dataclasses
 
@@ -33,17 +33,17 @@ FREE = {"operation": Operation("/v1/some/count", free=True)}
 
 
 @pytest.mark.parametrize(("delivery", "changes", "usage", "source"), [
-    # what was not delivered costs nothing
+    # what was not delivered is not charged
     (Delivery(), {}, Usage(), "none"),
     (Delivery(usage=Usage(10, 20), output_units=5), {}, Usage(), "none"),
     (delivered(Usage(10, 20)), FREE, Usage(), "none"),
     (Delivery(handed_over=True), FREE, Usage(), "none"),
-    # what the client left to the vendor is estimated
+    # if the vendor had the request when the client disconnected, the input is estimated
     (Delivery(handed_over=True), {}, Usage(40), "estimated"),
-    # a whole answer is charged as reported; a zero is a number
+    # a whole answer is charged as reported; a zero counts as a number
     (delivered(Usage(10, 20, 30, 2, 1, 5), units=999), {}, Usage(10, 20, 30, 2, 1, 5), "reported"),
     (delivered(Usage(0, 0), units=50), {}, Usage(0, 0), "reported"),
-    # a broken stream is charged no less than reported
+    # a broken stream is charged at least what was reported
     *((delivered(Usage(10, 20), units, whole=False), {}, Usage(10, 20), "reported")
       for units in (0, 19, 20)),
 ])  # fmt: skip
@@ -58,10 +58,10 @@ def test_what_is_charged_of_a_delivery(delivery, changes, usage, source):
     (delivered(Usage(10, 1, reasoning_tokens=29), 50, whole=False),
      Usage(10, 21, reasoning_tokens=29), "estimated"),
     (delivered(Usage(10, 5000), 20, whole=False), Usage(10, 401), "reported"),
-    # a report of a flood is believed no further than our own count
+    # a flood's report counts no further than the gateway's own count
     (delivered(Usage(9, 10**6), 10**6, whole=False),
      Usage(9, settle.IGNORED_BOUND_TOKENS), "reported"),
-    # beyond the bound as far as text was delivered: a vendor may not know the bound's field
+    # beyond the bound, as far as text was delivered: a vendor may not know the bound's field
     (delivered(Usage(9, 1001), 1000), Usage(9, 1000), "reported"),
 ])  # fmt: skip
 def test_what_is_charged_otherwise_than_reported(delivery, usage, source):
@@ -79,7 +79,7 @@ NO_BOUND, THREE_ANSWERS = Peek("m", False, None, 1, True), Peek("m", False, 100,
 @pytest.mark.parametrize("whole", [True, False])
 @pytest.mark.parametrize(
     ("units", "bound", "charged"),
-    # Beyond the client's bound our own count may be twice the vendor's.
+    # Beyond the client's bound the gateway's count may be twice the vendor's.
     [(0, 300, 0), (50, 300, 50), (300, 300, 300), (599, 300, 300), (5000, 300, 2500),
      (10**9, 300, settle.IGNORED_BOUND_TOKENS), (10**9, 10_000, 10_000)],
 )  # fmt: skip
@@ -106,12 +106,12 @@ def test_what_is_stored_has_no_text_to_charge():
 @pytest.mark.parametrize(("usage", "context", "max_output", "charged"), [
     (Usage(100, 300), None, None, Usage(100, 300)),
     (Usage(100, 301), None, None, Usage(100, 301)),
-    # an eighth and 64 tokens beyond the bound
+    # an eighth and 64 tokens are allowed beyond the bound
     (Usage(100, 401), None, None, Usage(100, 401)),
     (Usage(100, 402), None, None, Usage(100, 401)),
     (Usage(100, 8000), None, 500, Usage(100, 8000)),
     (Usage(100, 8001), None, 500, Usage(100, 8000)),
-    # chat vendors may keep reasoning out of the bound
+    # chat vendors may not count reasoning in the bound
     (Usage(100, 200, reasoning_tokens=200), None, None, Usage(100, 200, reasoning_tokens=200)),
     (Usage(9, 402, reasoning_tokens=7000), None, None, Usage(9, 401, reasoning_tokens=7000)),
     (Usage(9, 200, reasoning_tokens=9000), None, 500, Usage(9, 200, reasoning_tokens=7800)),
@@ -142,7 +142,7 @@ def test_counts_beyond_reason_are_cut(usage, context, max_output, charged):
     ],
 )  # fmt: skip
 def test_a_claim_beyond_the_text_of_a_request_is_cut(usage, charged):
-    # The body of a stream is looked at when its answer begins, of another call when it has ended.
+    # The body is checked when a stream's answer starts, for other calls when they have ended.
     for changes in ({"text_alone": True}, {"body": b'{"model":"m"}'}):
         counts = counts_of(delivered(usage), **changes)
         assert (counts.usage, counts.reported) == (charged, None if usage == charged else REPORTED)
@@ -231,7 +231,7 @@ def test_the_group_multiplies_and_what_is_stored_or_nothing_costs_nothing():
     gold = Group("gold", 1_500_000, None, frozenset(), False)
     assert bill_for(delivered(Usage(2, 0)), group=gold).cost_nanos == 13_500_000
     assert bill_for(delivered(Usage(10, 10)), model=None).cost_nanos == 0
-    # in spite of a price for each call
+    # despite a price for each call
     assert bill_for(Delivery()).cost_nanos == 0
 
 

@@ -1,4 +1,4 @@
-"""Whose a stored response is and who made it: from memory, then from the store."""
+"""The user and the maker of a stored response: looked up in memory, then in the store."""
 
 import asyncio
 import threading
@@ -49,7 +49,7 @@ def call_of(channels=TWO, user="ann", kind="answer", operation="stored", refs=No
 
 
 class Store:
-    """Rows by (user, mark); `late`: how many look-ups find nothing at first."""
+    """A store with rows by (user, mark); `late`: how many look-ups find nothing at first."""
 
     def __init__(self, late=0, error=None, elsewhere="none"):
         self.rows, self.late, self.error, self.asked = {}, late, error, 0
@@ -74,7 +74,7 @@ class Store:
 
 
 class Settled:
-    """Shared memory whose writers have told the store all, or not since `at_ns`."""
+    """Shared memory whose writers have written everything to the store, or not since `at_ns`."""
 
     def __init__(self, at_ns=None):
         self.recent = private_recent_responses()
@@ -101,7 +101,8 @@ def places_of(store, threads, fresh=None, refuse=True):
 
 
 async def told(places, call):
-    """What a call may ask: (channel's name, keys), or the fault's condition."""
+    """Return the channel and keys that a call may use: (channel's name, keys), or the fault's
+    condition."""
     try:
         [only] = await admit_stored(call.head, call.admitted, places)
     except Fault as fault:
@@ -137,7 +138,7 @@ def test_the_store_may_be_late(late):
 def test_what_stays_unknown():
     store = Store()
     assert found(store, call_of()) is Condition.ID_NOT_FOUND
-    assert store.asked == 1  # all writers have told the store what they know
+    assert store.asked == 1  # all writers have written everything
 
 
 @pytest.mark.parametrize("refuse", [True, False])
@@ -173,7 +174,7 @@ SHARING = channel("b", "xyz", shared_ids=("vs_1", "resp_*", "cntr_*"))
     ((("given", "vs_1"), ("given", "vs_2")), Condition.ID_NOT_FOUND),
     ((("either", "cntr_1"),), ("b", ("x", "y", "z"))),
     ((("either", ID),), ("b", ("x", "y", "z"))),
-    ((("answer", ID),), ("b", ("y",))),  # what answers have made is never shared
+    ((("answer", ID),), ("b", ("y",))),  # objects made by answers are never shared
     ((("answer", "resp_new"),), Condition.ID_NOT_FOUND),
     ((("answer", ID), ("given", "vs_1")), ("b", ("y",))),
     ((("answer", ID), ("given", "vs_2")), Condition.ID_NOT_FOUND),
@@ -189,7 +190,7 @@ def test_what_two_accounts_keep_cannot_be_used_together():
     store.rows["ann", mark_of("resp_2")] = StoredAt(mark_of("resp_2"), "id-b", "mark-x")
     call = call_of(refs=tuple(StoredRef("answer", "x", id_) for id_ in (ID, ID, "resp_2")))
     assert found(store, call) is Condition.ID_NOT_FOUND
-    assert store.asked == 1  # for all of its ids
+    assert store.asked == 1  # one look-up for all of its ids
 
 
 @pytest.mark.parametrize("refuse", [True, False])
@@ -208,7 +209,7 @@ def test_while_the_store_is_away_or_a_writer_behind(refuse):
 def test_what_other_nodes_may_have_to_tell():
     soon = Store(elsewhere="soon")
     assert found(soon, call_of()) is Condition.ID_NOT_FOUND
-    assert soon.asked == 1 + len(PAUSES_S)  # only when it had its time
+    assert soon.asked == 1 + len(PAUSES_S)  # only after the pauses that give it time
     late = Store(late=2, elsewhere="soon").put("id-a", "mark-k")
     assert found(late, call_of()) == ("a", ("k",))
     assert found(Store(elsewhere="overdue"), call_of()) is Condition.UNAVAILABLE
@@ -232,14 +233,14 @@ def test_a_channel_that_cannot_be_asked(changes, operation, told):
 
 
 class Held:
-    """A store that answers nobody before `free` is set; `most`: questions at the same time."""
+    """A store that answers nobody before `free` is set; `most`: simultaneous look-ups."""
 
     def __init__(self):
         self.free, self.lock = threading.Event(), threading.Lock()
         self.running = self.most = 0
 
     def look(self, user_id, marks, at_ms):
-        if user_id != "ann":  # each has one of this id
+        if user_id != "ann":  # each of the others has a response of this id
             return Found({mark: StoredAt(mark, "id-a", "mark-k") for mark in marks})
         with self.lock:
             self.running += 1
@@ -256,7 +257,7 @@ async def test_look_ups_of_one_user_hold_nobody_else_up(monkeypatch, threads):
     places = places_of(store, threads)
     flood = [asyncio.create_task(told(places, call_of())) for _ in range(20)]
     await until(lambda: store.running == LOOK_UPS_PER_USER)
-    # Beyond its turns and those in line a user is told at once to come again.
+    # Beyond the running and the waiting look-ups, a user is refused at once and asked to retry.
     await until(lambda: sum(one.done() for one in flood) == 20 - LOOK_UPS_PER_USER - 5)
     others = [await told(places, call_of(user=f"user-{n}")) for n in range(20)]
     store.free.set()
@@ -300,7 +301,7 @@ async def test_what_this_worker_made_is_known_at_once_until_it_is_deleted(monkey
         assert await told(places, call_of(channels)) == ("b", ("z",))
         assert await told(places, call_of(channels, user="bob")) is Condition.ID_NOT_FOUND
     store.error = None
-    made(places, ID, "bob")  # vendors may give an id twice
+    made(places, ID, "bob")  # vendors may assign an id twice
     assert await told(places, call_of(user="bob")) == ("b", ("z",))
     assert places.forget("ann", ID) == StoredAt(mark_of(ID))
     assert await told(places, call_of()) is Condition.ID_NOT_FOUND
@@ -331,7 +332,7 @@ async def test_an_id_that_two_workers_have_given_to_two_users(threads):
 
 
 async def test_an_older_response_whose_id_another_user_has_just_been_given(threads):
-    """Of two accounts, say, whose vendors count their ids."""
+    """For example in two accounts whose vendor numbers the ids."""
     places = places_of(Store().put("id-a", "mark-k"), threads)
     made(places, ID, "bob")
     assert await told(places, call_of()) == ("a", ("k",))

@@ -1,4 +1,4 @@
-"""Calls of a family that no channel speaks, through translations that the relay does not know."""
+"""Calls of a family that no channel speaks, through translations unknown to the relay."""
 
 import asyncio
 import json
@@ -28,7 +28,8 @@ def text(content, **fields):
 
 @pytest.fixture(autouse=True)
 def toy(monkeypatch):
-    """The toy's tables: of families, of translations, and of who may be asked."""
+    """Install the toy in the tables: of families, of translations, and of the channels that may be
+    asked."""
     monkeypatch.setitem(FAMILIES, "toy", TOY)
     monkeypatch.setitem(CODECS, "toy", TOY_CODECS)
     for pair, translator in TRANSLATIONS.items():
@@ -48,7 +49,7 @@ def answer_of(content):
 
 
 async def relayed(relay, *channels, operation=SAY, **fields):
-    """The connection of a client that has asked, and the record of its call."""
+    """Make a call; return the client's connection and the record."""
     headers, body = {"anthropic-beta": "b", "openai-beta": "b"}, {"toy": "m", "ask": "Who?"}
     head = {"family": TOY, "operation": operation, "client_headers": headers}
     return await relay.call(body | fields, channels, **head)
@@ -125,7 +126,7 @@ WHOLE = text("Me.", finish_reason="stop") + event(choices=[], usage=USAGE) + b"d
 
 
 async def answering(peer, head, body):
-    """An upstream that speaks chat completions."""
+    """Answer like an upstream of chat completions."""
     live = json.loads(body).get("stream")
     script = streaming(WHOLE) if live else answering_with(answer_of("Me."), headers=JSON)
     await script(peer, head, body)
@@ -160,7 +161,7 @@ async def test_what_cannot_be_left_out_is_refused_before_anything_goes_upstream(
             assert (record.outcome, record.attempts) == ("refused", ())
             assert record.error_message == f"'{at}' is not supported for model 'm'."
     assert upstream.requests == []
-    for _ in range(5):  # nothing was taken of its limits
+    for _ in range(5):  # its limits were not used
         assert (await relayed(relay, only))[1].outcome == "ok"
     assert (await relayed(relay, only))[1].error_code == "no_channel_available"
 

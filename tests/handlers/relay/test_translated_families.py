@@ -1,4 +1,5 @@
-"""Calls of the real families at channels of others, and what translated answers leave behind."""
+"""Calls of the real families at channels of other families, and the state that translated answers
+leave."""
 
 import asyncio
 import base64
@@ -21,7 +22,7 @@ HI = {"role": "user", "content": "Hi"}
 
 
 class Stored:
-    """Knows one response of the user."""
+    """A store with one response of the user."""
 
     refuse = True
 
@@ -43,7 +44,7 @@ def channel(upstream, family, name="main", **fields):
 
 
 async def relayed(relay, family, body, *channels, job="generate", target=None):
-    """What the client got, and the record."""
+    """Make a call; return what the client received, and the record."""
     spoken = FAMILIES[family]
     operation = spoken.client.operations[job]
     return await relay.call(body, channels, family=spoken, operation=operation, target=target)
@@ -55,7 +56,7 @@ def answer_of(sent):
 
 
 async def chat(peer, head, body):
-    """An upstream that speaks chat completions."""
+    """Answer like an upstream of chat completions."""
     usage = {"prompt_tokens": 5, "completion_tokens": 2}
     if json.loads(body).get("stream"):
         await peer.begin_stream()
@@ -74,7 +75,7 @@ async def chat(peer, head, body):
 
 
 async def responses(peer, head, body):
-    """An upstream that speaks responses."""
+    """Answer like an upstream of responses."""
     message = {"type": "message", "content": [{"type": "output_text", "text": "Hello"}]}
     answer = {"id": "r", "output": [message], "usage": {"input_tokens": 5, "output_tokens": 2}}
     await peer.answer(json.dumps(answer).encode(), headers=JSON)
@@ -231,7 +232,7 @@ _MODEL_TURNS = {
 
 
 def conversation(family, state=None):
-    """A request of the family's clients; `state`: opaque, of the answer before."""
+    """Return a request of the family's clients; `state`: opaque, from the previous answer."""
     hi = CONTENTS["contents"][0] if family == GENERATE else HI
     turns = [hi] if state is None else [hi, *_MODEL_TURNS[family](state), hi]
     if family == GENERATE:

@@ -1,4 +1,4 @@
-"""Which channels can carry a request, and the translation for one of them."""
+"""Channels that can carry a request, and the translation for one of them."""
 
 import json
 from dataclasses import replace

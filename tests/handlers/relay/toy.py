@@ -1,5 +1,5 @@
-"""A family that no vendor speaks, with codecs: written as any other would be, and known to nothing
-of the relay. Its upstream codec writes what the tests can read, whatever the family is called."""
+"""A family that no vendor speaks, with codecs: written like any other, and unknown to the relay.
+Its upstream codec writes what the tests can read, whatever the family is called."""
 
 import json
 
@@ -53,7 +53,7 @@ TOY = Family(
 
 
 def decode_request(spans, stream, target):
-    """What the toy's client has said: `ask`, a `thought` to bring back, and what it `wants`."""
+    """Decode a request of the toy's client: `ask`, a returned `thought`, and what it `wants`."""
     yield False
     said, ask = spans.value("thought"), json.loads(spans.raw("ask") or b"null")
     if not isinstance(ask, str):
@@ -98,7 +98,7 @@ class Encoder(codec.StreamEncoder):
 
 
 class Decoder(codec.StreamDecoder):
-    """Reads chat chunks; a delta with `seal` has a thought's opaque state."""
+    """A decoder of chat chunks; a delta with `seal` has a thought's opaque state."""
 
     def __init__(self):
         super().__init__()
@@ -124,7 +124,7 @@ class Decoder(codec.StreamDecoder):
 
 
 def encode_request(request, target, count):
-    """A chat request, with the thought's opaque state where it has some."""
+    """Encode a chat request, with the thought's opaque state if there is one."""
     yield False
     if request.turns[-1].parts[0].text == "Too much!":
         raise Fault(Condition.UNSUPPORTED, param="ask")
@@ -149,7 +149,7 @@ def decode_answer(body):
 
 
 def upstream_codec(decode_count=None, **verdicts):
-    """One that carries everything but what `verdicts` say."""
+    """Return an upstream codec that carries everything except what `verdicts` say."""
     return codec.UpstreamCodec(
         verdict=lambda feature, traits: verdicts.get(feature, "map"),
         encode_request=encode_request,

@@ -25,7 +25,7 @@ def record(**changes):
 
 
 class Written(list):
-    """Blocks handed to the log."""
+    """The blocks handed to the log."""
 
     @property
     def lines(self):

@@ -1,4 +1,4 @@
-"""What is shown of channels: may they take calls, are their circuits open."""
+"""Gauges of channels: whether they may take calls, and whether their circuits are open."""
 
 import random
 from dataclasses import replace
@@ -19,7 +19,7 @@ UP, OPENED = ChannelHealth(True, 0), ChannelHealth(False, 2)
 
 
 class Shown(dict):
-    """The gauges as they are, and how to move on."""
+    """The current gauges, with a method that moves on."""
 
     def __init__(self):
         self.health = Health(random.Random(7).random)

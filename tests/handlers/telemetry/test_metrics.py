@@ -1,4 +1,4 @@
-"""What is counted of calls."""
+"""Metrics of calls."""
 
 import asyncio
 import time
@@ -15,7 +15,7 @@ from tests.support.usage_records import usage_record
 
 
 class Counted(WordTable):
-    """A worker's table, read as a scrape does."""
+    """A worker's table, read like a scrape."""
 
     def __init__(self, reader):
         super().__init__(reader.descriptor)
@@ -29,7 +29,7 @@ class Counted(WordTable):
         return self.series.get((f"sluice_{name}", labels), [0])[0]
 
     def histogram(self, name, *labels):
-        """(values counted, their sum)"""
+        """Return (number of values, their sum)."""
         *buckets, total = self.series.get((f"sluice_{name}", labels), [0])
         return sum(buckets), total
 
@@ -91,7 +91,7 @@ def test_all_kinds_of_tokens(metrics, table):
     metrics.call_ended(record(**{f"{kind}_tokens": 7 for kind in kinds}), 0)
     metrics.call_ended(record(cache_write_1h_tokens=1), 0)
     counts = [table.value("tokens_total", "m", kind) for kind in kinds]
-    assert counts == [7, 15, 0, 7]  # of the cache's writes both kinds are one
+    assert counts == [7, 15, 0, 7]  # both kinds of cache writes count as one
 
 
 def test_tokens_of_other_modalities_count_as_input_output_and_cached(metrics, table):

@@ -1,4 +1,4 @@
-"""The thread that hands spans to an exporter: nobody waits for it, what is lost is counted."""
+"""The thread that hands spans to an exporter: nobody waits for it, lost spans are counted."""
 
 import threading
 import time
@@ -13,7 +13,7 @@ from tests.support.client import wait_until
 
 
 class Exporter:
-    """Takes batches while it is let."""
+    """An exporter that takes batches while the test allows it."""
 
     def __init__(self):
         self.batches, self.closed = [], False
@@ -62,7 +62,7 @@ def test_a_collector_that_hangs_holds_nobody_up(exporter, monkeypatch):
     thread.stop()
     assert time.monotonic() - began < 4
     exporter.may.set()
-    thread.stop()  # it has room for the end now
+    thread.stop()  # now the end marker fits into the queue
     thread._thread.join(5)
     assert sum(exporter.batches) + thread.dropped == 1000
 

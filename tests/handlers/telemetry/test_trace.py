@@ -1,4 +1,4 @@
-"""W3C trace context: what is accepted, passed on, begun."""
+"""W3C trace context: what is accepted, passed on, newly created."""
 
 import pytest
 

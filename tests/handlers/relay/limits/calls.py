@@ -1,4 +1,4 @@
-"""Keys and groups with and without limits, and what calls ask of them."""
+"""Keys and groups with and without limits, and the demands of calls."""
 
 from dataclasses import replace
 

@@ -10,7 +10,7 @@ E20, E38 = Condition.RATE_LIMITED, Condition.UNAVAILABLE
 
 
 class Body:
-    """One that arrives; `grow` says what becomes of it."""
+    """An incoming body; `grow` returns the memory's decision."""
 
     def __init__(self, memory, user, key=None):
         self.hold = memory.hold(self.evict, user, key or f"key of {user}")

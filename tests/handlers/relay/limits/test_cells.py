@@ -1,4 +1,4 @@
-"""Shared cells: GCRA, running calls, and what is left behind by processes that were killed."""
+"""Shared cells: GCRA, running calls, and what killed processes leave behind."""
 
 import fcntl
 import multiprocessing
@@ -27,7 +27,7 @@ FORK = multiprocessing.get_context("fork")
 
 @pytest.fixture
 def clock(monkeypatch):
-    """The clock of the cells, in nanoseconds; it stands unless it is moved."""
+    """Return the clock of the cells, in nanoseconds; it stands still unless it is moved."""
 
     class Clock:
         now_ns = 1000 * MINUTE_NS
@@ -59,12 +59,12 @@ def calls(concurrency, subject="a"):
 
 
 def tokens(tpm, wanted, least=1, subject="a"):
-    """What `enter` takes: the claims, and the tokens that a call wants."""
+    """Return the arguments of `enter`: the claims, and the tokens that a call asks for."""
     return [Claim(subject, 0, tpm, 0)], wanted, least
 
 
 def taken(cells, claim, most=10_000):
-    """How many calls get in, one after the other, until one does not."""
+    """Return how many calls are admitted one after the other, until one is refused."""
     for count in range(most):
         if isinstance(cells.enter([claim]), LimitRefusal):
             return count
@@ -106,7 +106,8 @@ def test_a_call_that_was_refused_later_gives_its_request_back(clock):
 def test_a_changed_limit_acts_on_the_next_call(clock):
     cells = private_cells()
     assert taken(cells, requests(10)) == 10
-    # Ten of twenty: the bucket was full, in time; it says so until it is half empty.
+    # Ten of twenty: the bucket is kept as a time until it is full, so it stays half empty when the
+    # limit changes.
     clock.move(30)
     assert taken(cells, requests(20)) == 10
     assert isinstance(cells.enter([requests(5)]), LimitRefusal)
@@ -222,7 +223,7 @@ def test_when_all_rows_are_used_a_limit_is_not_applied_and_that_is_told(clock, m
     for subject in ("a", "b"):
         assert isinstance(cells.enter([calls(1, subject)]), Slots)
     refusal = cells.enter([calls(1, "c"), calls(1, "a")])
-    assert refusal.claim.subject == "a"  # what has a row is judged all the same
+    assert refusal.claim.subject == "a"  # the claim that has a row is checked nevertheless
     for _ in range(3):
         slots = cells.enter([calls(1, "c")])
         assert slots.reservations == []
@@ -247,7 +248,7 @@ def test_a_running_call_keeps_its_row(clock, memory):
 
 
 def in_process(work, *args):
-    """Runs `work(*args, pipe)` in a process of its own."""
+    """Run `work(*args, pipe)` in a process of its own."""
     ours, theirs = FORK.Pipe()
     process = FORK.Process(target=work, args=(*args, theirs))
     process.start()
@@ -298,12 +299,12 @@ def test_the_slots_of_a_killed_process_are_free_after_a_sweep(memory):
     process, pipe = in_process(hold, memory, calls(5), 5)
     assert pipe.recv() == 1
     ours.sweep()
-    assert taken(ours, calls(5)) == 0  # it lives
+    assert taken(ours, calls(5)) == 0  # the other process is alive
     killed(process)
     assert taken(ours, calls(5)) == 0
     ours.sweep()
     assert taken(ours, calls(5)) == 5
-    ours.sweep()  # and nothing of our own is freed
+    ours.sweep()  # this process's own slots are not released
     assert taken(ours, calls(5)) == 0
 
 
@@ -384,7 +385,7 @@ def test_a_call_beyond_the_nodes_share_takes_it_into_debt(clock):
     clock.move(1 + 1e-6)
     assert isinstance(cells.enter([claim], 250, 250), Slots)  # 500 tokens take two minutes
     clock.move(1)
-    assert isinstance(cells.enter([claim], 600, 600), LimitRefusal)  # it waits for a full share
+    assert isinstance(cells.enter([claim], 600, 600), LimitRefusal)  # waits for a full share
 
 
 def test_a_restart_finds_the_buckets_as_they_were(clock, tmp_path, monkeypatch):
@@ -397,13 +398,13 @@ def test_a_restart_finds_the_buckets_as_they_were(clock, tmp_path, monkeypatch):
         before.enter([claim], 5, 5)
     assert before.saves
     before.save()
-    wall[0] += clock.now_ns - MINUTE_NS  # the machine was started again, too
+    wall[0] += clock.now_ns - MINUTE_NS  # the machine was restarted too
     clock.now_ns = MINUTE_NS
     clock.move(2)
     after = SharedCells(os.memfd_create("after"), saved=saved)
-    assert taken(after, Claim("a", 60, 0, 0)) == 2  # of two seconds
+    assert taken(after, Claim("a", 60, 0, 0)) == 2  # the refill of two seconds
     assert isinstance(after.enter([Claim("a", 0, 1000, 0)], 800, 800), LimitRefusal)
-    assert after.state(claim)[2] == 2  # no calls of before
+    assert after.state(claim)[2] == 2  # without calls from before the restart
 
 
 @pytest.mark.parametrize("content", [b"", b"x" * 100, None])

@@ -1,4 +1,4 @@
-"""Whom a call counts for, what it reserves, and what is told about it."""
+"""Limits of a call: whose limits it counts against, what it reserves, what the client sees."""
 
 import logging
 import os
@@ -13,7 +13,7 @@ from tests.handlers.relay.limits.calls import demand_of, group_of, key_of
 
 
 class Spy:
-    """Cells that let everything in and note it."""
+    """Cells that admit everything and record it."""
 
     def __init__(self, told=()):
         self.claims, self.wanted, self.left, self.told = (), (), [], list(told)
@@ -30,13 +30,13 @@ class Spy:
 
 
 def enter(limits, key=None, group=None, demand=None, *, free=False):
-    """What a call of a key with limits gets, in a group with limits."""
+    """Enter a call of a key with limits, in a group with limits; return the result."""
     demand = demand or (NO_TOKENS if free else demand_of())
     return limits.enter(key_of(**(key or {})), group_of(**(group or {})), demand, free=free)
 
 
 def entered(**asked):
-    """What a call asks the cells for."""
+    """Return what a call asks the cells for."""
     spy = Spy()
     assert enter(Limits(spy), **asked) == ((), Slots([]))
     return spy
@@ -65,7 +65,7 @@ def test_key_user_and_group_are_subjects_of_their_own():
 
 
 def test_claims_are_those_of_the_newest_key_and_group():
-    """Changed limits come with a new entry of the key, or a new picture of the groups."""
+    """Changed limits come with a new entry of the key, or a new snapshot of the groups."""
     spy = Spy()
     limits = Limits(spy)
 
@@ -120,7 +120,7 @@ def test_input_beyond_a_whole_minute_never_fits(limited):
         "The request is larger than the limit allows in a minute: about 100 input tokens, the"
         " limit is 99 tokens per minute. Send a shorter one."
     )
-    assert spy.claims == ()  # nothing was taken
+    assert spy.claims == ()  # nothing was reserved
     assert enter(Limits(spy), **limited, free=True) == ((), Slots([]))
 
 
@@ -192,6 +192,6 @@ def test_limits_are_divided_by_nodes_but_named_whole():
     assert isinstance(refusal, Fault) and "1000 tokens per minute" in refusal.message
     _, refusal = limits.enter(key, group, demand_of(1001, 1))
     assert isinstance(refusal, Fault) and refusal.permanent
-    limits.divide(1)  # the other node has left
+    limits.divide(1)  # the other node has gone
     assert {level.allowed for level in limits.levels(key, group)} == {4, 1000}
     assert limits.levels(key, group)[0].left == 2  # half of the bucket is left, of four

@@ -1,4 +1,5 @@
-"""Limits that all nodes count in Redis: exact, given back, and what happens while it is away."""
+"""Limits that all nodes count in Redis: exact, returned at the end of a call; and what happens
+without Redis."""
 
 import asyncio
 import logging
@@ -28,7 +29,8 @@ def server():
 
 @pytest.fixture
 def play(server):
-    """play(scene): runs `scene(node, …)` on a loop, with as many nodes as it takes."""
+    """Return play(scene), which runs `scene(node, …)` on a loop, with the number of nodes that it
+    takes."""
     server.client.flushall()
 
     def run(scene, nodes=1):
@@ -49,7 +51,7 @@ def play(server):
 
 
 async def let_through(cells, claim, calls):
-    """How many of so many calls at once get in, each from the next node."""
+    """Return how many of `calls` calls at once are admitted; the nodes take turns."""
     entered = await asyncio.gather(
         *(cells[number % len(cells)].enter((claim,), (), 1, 1) for number in range(calls))
     )
@@ -58,7 +60,7 @@ async def let_through(cells, claim, calls):
 
 @pytest.mark.parametrize("round_", range(10))
 def test_two_nodes_let_a_minutes_requests_through_together(play, round_, monkeypatch):
-    monkeypatch.setattr(module, "WAIT_S", 5)  # one busy loop for both
+    monkeypatch.setattr(module, "WAIT_S", 5)  # one loop works for both nodes
 
     async def scene(*nodes):
         began = time.monotonic()
@@ -84,7 +86,7 @@ def test_concurrency_and_tokens_are_given_back(play):
         limits = Limits(private_cells(), remote=one)
         limits.leave(first.callers, 100)
         limits.leave(first.callers, 100)
-        two.leave(second.callers, None)  # as if it had never come
+        two.leave(second.callers, None)  # as if it had never been made
         await asyncio.sleep(0.05)
         requests_ns, tokens_ns, running = await two.state(claim)
         assert running == 0
@@ -92,7 +94,7 @@ def test_concurrency_and_tokens_are_given_back(play):
         assert requests_ns == pytest.approx(0.6 * SECOND_NS, rel=0.3)  # one of 100
         entry = await one.enter((claim,), (), 2000, 10)  # capped by what is left
         assert entry.callers.reservations[0].reserved_ns == pytest.approx(54 * SECOND_NS, rel=0.01)
-        one.leave(entry.callers, 5000)  # more than it reserved: debt
+        one.leave(entry.callers, 5000)  # more than it reserved, so a debt
         await asyncio.sleep(0.05)
         refusal = await two.enter((claim,), (), 10, 10)
         assert refusal.kind == "tokens" and refusal.wait_ns > 200 * SECOND_NS
@@ -109,7 +111,7 @@ def test_the_first_place_with_room_is_taken_with_its_callers(play):
             assert (entry.position, len(entry.place.reservations)) == (position, slots)
         refusals = await cells.enter((caller,), keys[:2])
         assert [refusal.claim.subject for refusal in refusals] == ["channel a", "channel b"]
-        assert (await cells.state(caller))[2] == 4  # the last one took nothing
+        assert (await cells.state(caller))[2] == 4  # the refused call took no slot
         refusal = await cells.enter((Claim("key", 0, 0, 4),), keys)
         assert isinstance(refusal, LimitRefusal) and refusal.claim.subject == "key"
 
@@ -122,7 +124,7 @@ def test_slots_of_a_dead_node_are_free_when_its_lease_ends(play, server, monkeyp
     async def scene(one, two):
         claim = Claim("key", 0, 0, 1)
         await one.enter((claim,))
-        one._keeper.cancel()  # it is killed
+        one._keeper.cancel()  # like a kill
         assert isinstance(await two.enter((claim,)), LimitRefusal)
         await until_async(lambda: not server.client.exists("sluice:worker:worker-0"))
         assert isinstance(await two.enter((claim,)), RemoteEntry)
@@ -163,7 +165,7 @@ def test_calls_do_not_wait_for_a_server_that_hangs(play, server):
             with pytest.raises(RemoteAway):
                 await cells.enter((claim,))
             waits.append(time.monotonic() - began)
-        # One waits for nothing; then there is no connection to wait for.
+        # The first call waits for an answer; after that there is no connection to wait for.
         assert waits[0] > 0.04 > waits[1]
         assert max(waits) < 0.5 and not cells.up
         server.thaw()
@@ -217,7 +219,7 @@ def test_a_loop_that_is_late_itself_has_its_answer(play, server):
         for _ in range(6):
             server.freeze()
             entering = asyncio.ensure_future(cells.enter((Claim("key", 0, 0, 100),)))
-            for _ in range(5):  # it is sent
+            for _ in range(5):  # until it is sent
                 await asyncio.sleep(0)
             server.thaw()
             time.sleep(3 * module.WAIT_S)  # noqa: ASYNC251
@@ -260,11 +262,11 @@ def test_redis_and_a_node_count_on_where_the_other_one_was(play):
 
 def lock_out(client):
     client.config_set("requirepass", "another")
-    # Who has no password any more is no administrator either.
+    # Clients without the new password lose their connections too.
     client.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
 
 
-REFUSALS = {  # what happens to a server, what ends it, what the log says
+REFUSALS = {  # fault: (function that causes it, function that ends it, text in the log)
     "replica": (
         lambda c: c.replicaof("127.0.0.1", 1),
         lambda c: c.replicaof("NO", "ONE"),
@@ -340,7 +342,7 @@ def test_counts_that_are_written_again_are_right_beside_calls(play, monkeypatch)
         async def call():
             for _ in range(40):
                 entry = await cells.enter((claim,))
-                cells._unsure.add("sluice:key")  # as if an answer were lost
+                cells._unsure.add("sluice:key")  # as if an answer had been lost
                 await asyncio.sleep(0)
                 cells.leave(entry.callers, 0)
 

@@ -1,4 +1,5 @@
-"""Channels of one model as a snapshot holds them, their failing, and a worker that plans."""
+"""Channels of one model as in a snapshot, functions that make them fail, and a worker that
+plans."""
 
 import random
 
@@ -31,7 +32,7 @@ def channel(name, priority=0, weight=1, keys=("k",), **more):
 
 
 def routing_request(channels, model=MODEL, **more):
-    """What a call of the channels' own family wants."""
+    """Return the routing request of a call in the channels' own family."""
     return RoutingRequest(channels, "chat_completions", model, **more)
 
 
@@ -42,7 +43,7 @@ def fail(health, one, times=CONSECUTIVE_FAULTS, at=0.0, key=0, fault=FAILED, **m
 
 
 class Worker:
-    """The selector of a worker's calls over some channels."""
+    """The selector of a worker, for calls over some channels."""
 
     def __init__(self, *channels, seed=1):
         chance = random.Random(seed).random

@@ -1,4 +1,5 @@
-"""What is remembered of conversations: those that went elsewhere, bounded, and not for ever."""
+"""The memory of conversations: those served by another channel than the usual one, bounded in
+number and time."""
 
 import pytest
 

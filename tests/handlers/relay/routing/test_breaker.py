@@ -1,4 +1,5 @@
-"""What a worker shows of its breakers: no secrets, one row while it is open, none when closed."""
+"""A worker's rows of its breakers: no secrets, one row while a breaker is open, none when
+closed."""
 
 import random
 from dataclasses import replace
@@ -24,7 +25,7 @@ def health():
 
 @pytest.fixture
 def shown(health):
-    """shown(): the rows of now."""
+    """Return shown(): the current rows."""
     open_breakers = breaker.OpenBreakers(health.breakers)
     snapshot = replace(EMPTY, channels=(ONE, channel("bare", keys=())))
 
@@ -57,7 +58,7 @@ def test_a_breaker_is_told_by_fingerprint_and_wall_clock(health, shown):
 def test_since_is_when_it_was_well_for_the_last_time(health, shown):
     fail(health, 10.0)
     before = shown()[ONE.id, MODEL, "f1"]
-    fail(health, 10.0 + 2 * breaker.COOLDOWN_S, times=1)  # its probe
+    fail(health, 10.0 + 2 * breaker.COOLDOWN_S, times=1)  # the probe fails
     after = shown()[ONE.id, MODEL, "f1"]
     assert after[1] == before[1] and after[2] > before[2]
     assert shown() == shown()

@@ -1,4 +1,4 @@
-"""Health: what puts a channel aside and for how long, and how it comes back. No clock but ours."""
+"""Health: what suspends a channel and for how long, and how it recovers. Only simulated time."""
 
 import random
 
@@ -72,7 +72,7 @@ def test_many_calls_are_judged_by_the_share_that_failed(health):
 
 
 def begin(health, at, count=1):
-    """Calls in flight, of which health can be told."""
+    """Start calls that health knows to be in flight."""
     made = [health.begin(ONE, MODEL, 0, at) for _ in range(count)]
     running = [*health._running(), *made]
     health._running = lambda: [
@@ -83,7 +83,7 @@ def begin(health, at, count=1):
 
 @pytest.mark.parametrize("seed", range(20))
 def test_calls_are_counted_by_their_beginning_not_by_what_ends_first(health, seed):
-    """Forty at once, one in five fails, and failures end first."""
+    """Forty calls at once, one in five fails, and failures end first."""
     chance, now = random.Random(seed), 0.0
     for _ in range(8):
         calls = begin(health, now, 40)
@@ -98,8 +98,9 @@ def test_calls_are_counted_by_their_beginning_not_by_what_ends_first(health, see
 
 
 def play(health, events):
-    """The reason after events a second apart: F a fault, R a call released, C the client's fault,
-    - nothing; a( call a begins, a~ its answer begins, a. it was whole, a! it fails."""
+    """Play events a second apart and return the channel's reason: F a fault, R a released call, C
+    the client's fault, - nothing; a( call a starts, a~ its answer starts, a. it ended well, a! it
+    fails."""
     running = {}
     health._running = lambda: [
         one for one in running.values() if one.succeeded_at_s is None and not one.failed
@@ -124,18 +125,19 @@ def play(health, events):
 
 
 @pytest.mark.parametrize(("events", "reason"), [
-    # one in flight that began before may still go well, and was well all the while
+    # one that started earlier and is in flight may still succeed, and shows the channel was well
+    # until then
     ("a( F F F F F F F F F", ""),
     ("a( F F F F F F F F F a. F F F F", ""),
     ("a( F F F F F F F F F a. F F F F F", breaker.FAILING),
-    # or fails too; one that began later hides nothing
+    # or it fails too; one that started later hides nothing
     ("a( F F F F - - - - -", ""),
     ("a( F F F F - - - - - a!", breaker.TIMING_OUT),
     ("F F F F a( b( a!", breaker.FAILING),
-    # what says nothing is no call
+    # results that say nothing about the channel are not counted
     ("F R C R C R C F F F", ""),
     ("F R C R C R C F F F F", breaker.FAILING),
-    # streams that begin well and break off are faults in a row
+    # streams that start well and break off count as consecutive faults
     ("a( a~ a! a( a~ a! a( a~ a! a( a~ a!", ""),
     ("a( a~ a! a( a~ a! a( a~ a! a( a~ a! a( a~ a!", breaker.FAILING),
 ])  # fmt: skip
@@ -181,7 +183,7 @@ def test_cool_downs_double_to_a_limit_and_are_shortened_by_chance(health):
         assert longest * (1 - breaker.JITTER) <= end - at <= longest
         assert end - at != last
         at, last = end, end - at
-        fail(health, at)  # the probe
+        fail(health, at)  # the probe fails
 
 
 def test_cool_downs_begin_anew_after_a_good_time(health):
@@ -210,7 +212,7 @@ def test_a_probe_that_hangs_leaves_its_place_to_another(health):
     assert health.begin(ONE, MODEL, 0, end + PROBE_S - 1) is None
     probe = health.begin(ONE, MODEL, 0, end + PROBE_S)
     assert probe is not None and why(health, end + PROBE_S) == breaker.PROBED
-    health.failed(hanging, end + PROBE_S + 1, fault())  # judges nothing any more
+    health.failed(hanging, end + PROBE_S + 1, fault())  # no longer counts
     assert why(health, end + PROBE_S + 1) == breaker.PROBED
     assert health.begin(ONE, MODEL, 0, end + PROBE_S + 1) is None
     health.succeeded(probe, end + PROBE_S + 2)
@@ -221,7 +223,8 @@ def test_a_plain_answer_is_late_by_what_plain_answers_usually_take(health):
     for at in range(3):
         health.succeeded(health.begin(ONE, MODEL, 0, at, breaker.PLAIN), at + 3.0)
         health.started(health.begin(ONE, MODEL, 0, at), at + 0.2, 0.2)
-        health.succeeded(health.begin(ONE, MODEL, 0, at, ""), at + 0.01)  # of another kind
+        # Of another kind, so not compared.
+        health.succeeded(health.begin(ONE, MODEL, 0, at, ""), at + 0.01)
     late = [
         health.begin(ONE, MODEL, 0, 10.0, breaker.PLAIN) for _ in range(breaker.CONSECUTIVE_FAULTS)
     ]
@@ -244,7 +247,7 @@ def test_streams_that_were_well_once_do_not_hide_that_new_calls_fail(health):
         health.started(one, 2.0, 1.0)
     for at, one in enumerate(running[: breaker.CONSECUTIVE_FAULTS - 1], 10):
         fail(health, at)
-        health.succeeded(one, at)  # begun long ago
+        health.succeeded(one, at)  # started long ago
     assert why(health, 20.0) == ""
     fail(health, 20.0)
     assert why(health, 20.0) == breaker.FAILING
@@ -253,9 +256,9 @@ def test_streams_that_were_well_once_do_not_hide_that_new_calls_fail(health):
 def test_a_probe_without_a_verdict_leaves_its_place_to_the_next(health):
     end = opened(health)
     probe = health.begin(ONE, MODEL, 0, end)
-    health.failed(probe, end, fault(Condition.UPSTREAM_REFUSED))  # by the client's own mistake
+    health.failed(probe, end, fault(Condition.UPSTREAM_REFUSED))  # the client's own mistake
     probe = health.begin(ONE, MODEL, 0, end)
-    health.release(probe)  # the client left
+    health.release(probe)  # the client disconnected
     health.release(probe)
     assert succeed(health, end) is not None
     assert why(health, end) == ""
@@ -320,13 +323,13 @@ def test_a_refused_key_is_put_aside_at_once_for_all_models(health, told):
     [news] = told
     assert (news.channel, news.key, news.times) == (two, 0, 1)
     assert (news.wait_s, news.reason) == (wait(health, 0.0, two), "upstream status 401")
-    assert why(health, 0.0, channel("two", keys=("new",))) == ""  # a replaced one has nothing
+    assert why(health, 0.0, channel("two", keys=("new",))) == ""  # a replaced key has no faults
 
 
 def test_only_the_probe_of_a_key_brings_it_back_and_is_told(health, told):
     running = health.begin(ONE, MODEL, 0, 0.0)
     refuse(health, 1.0)
-    health.succeeded(running, 2.0)  # it was let in before
+    health.succeeded(running, 2.0)  # it was admitted before
     assert why(health, 2.0) == breaker.KEY_SUSPENDED and len(told) == 1
     again = 1.0 + wait(health, 1.0)
     refuse(health, again)
@@ -337,7 +340,7 @@ def test_only_the_probe_of_a_key_brings_it_back_and_is_told(health, told):
 
 
 def stored(*rows, channels=(ONE,)):
-    """A snapshot with these (channel, fingerprint, until_ms, times)."""
+    """Return a snapshot with these (channel, fingerprint, until_ms, times)."""
     aside = [SuspendedKey(c.id, f, 0, until_ms, times, "") for c, f, until_ms, times in rows]
     return Snapshot(1, {}, {}, channels, suspended_keys={row.name: row for row in aside})
 
@@ -351,7 +354,7 @@ def test_what_other_workers_have_put_aside_is_aside_here(health, told):
     health.keys.take(stored(row, channels=(ONE, TWO)), 100.0, NOW_MS)
     assert health.fault_of(TWO, MODEL, 1, 100.0)[:2] == (breaker.KEY_SUSPENDED, 60.0)
     assert why(health, 100.0, TWO, key=0) == why(health, 100.0) == "" and told == []
-    refuse(health, 160.0, TWO, key=1)  # the probe: the doubling goes on where the others were
+    refuse(health, 160.0, TWO, key=1)  # the probe: doubling continues from the others' count
     assert (
         told[0].times == 3
         and told[0].wait_s >= breaker.KEY_COOLDOWN_MAX_S * (1 - breaker.JITTER) / 2
@@ -361,7 +364,7 @@ def test_what_other_workers_have_put_aside_is_aside_here(health, told):
 
 
 def test_an_old_row_lets_a_probe_through_and_no_more(health, told):
-    bare = channel("bare", keys=())  # is put aside as one
+    bare = channel("bare", keys=())  # without keys, the channel is suspended as one key
     rows = (TWO, "fx", NOW_MS - 5, 1), (bare, "", NOW_MS + 9_000, 1)
     health.keys.take(stored(*rows, channels=(TWO, bare)), 0.0, NOW_MS)
     assert why(health, 0.0, bare) == breaker.KEY_SUSPENDED
@@ -372,7 +375,7 @@ def test_an_old_row_lets_a_probe_through_and_no_more(health, told):
 
 
 def test_what_is_not_in_the_store_yet_stays_aside(health):
-    """A snapshot may be older than what this worker has met since."""
+    """A snapshot may be older than what this worker has seen since."""
     refuse(health, 0.0)
     for snapshot in (stored(), stored((TWO, "fx", NOW_MS + 5, 1), channels=(ONE, TWO))):
         health.keys.take(snapshot, 1.0, NOW_MS)
@@ -381,7 +384,7 @@ def test_what_is_not_in_the_store_yet_stays_aside(health):
 
 @pytest.mark.parametrize("back_ms", [0, 3_600_000, 10**12])
 def test_no_clock_keeps_a_key_aside_for_ever(health, back_ms):
-    """The wall clock is set back, and snapshots come again and again."""
+    """The wall clock is set back, and snapshots come repeatedly."""
     snapshot = stored((TWO, "fx", NOW_MS + 600_000, 1), channels=(TWO,))
     for at in range(0, 3_600, 60):
         again = stored((TWO, "fx", NOW_MS + 600_000, 1), channels=(TWO,))
@@ -451,7 +454,7 @@ def test_a_model_that_always_thinks_is_not_slow(health):
 
 
 def test_lateness_counts_before_the_answer_comes_and_once(health):
-    for _ in range(100):  # nothing is known yet, so that nothing is slow
+    for _ in range(100):  # without measurements nothing is slow
         health.late(health.begin(ONE, MODEL, 0, 0.0), 1000.0)
     assert not health.breakers
     start(health, 0.0, 0.2)

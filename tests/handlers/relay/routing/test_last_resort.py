@@ -1,4 +1,5 @@
-"""When health has put all candidates aside: the least bad one is asked, and how often."""
+"""The last resort, when health has suspended all candidates: the least bad one is asked, but
+rarely."""
 
 import pytest
 
@@ -19,7 +20,7 @@ E09, E25 = Condition.NO_CHANNEL, Condition.UPSTREAM_RATE_LIMITED
 
 
 class World(Worker):
-    """A worker's calls at some channels, on a clock that the test sets."""
+    """A worker's calls to some channels, on a clock that the test sets."""
 
     now_s = 0.0
 
@@ -34,7 +35,7 @@ class World(Worker):
         return found if isinstance(found, Candidate) else no_candidate_fault(found, MODEL)
 
     def ask(self):
-        """The attempt of a call that comes now, or the fault that it gets."""
+        """Return the attempt of a call at this time, or the fault that it gets."""
         candidate = self.choose()
         if isinstance(candidate, Fault):
             return candidate
@@ -59,7 +60,8 @@ def test_one_that_fails_quickly_is_asked_by_every_call(fault):
     for attempt in attempts:
         world.health.failed(attempt, 0.1, QUICK)
         world.health.release(attempt)
-    assert world.health.fault_of(ONE, MODEL, 0, 0.0)[1] == until_s  # no longer away for others
+    # For other calls it is suspended no longer than before.
+    assert world.health.fault_of(ONE, MODEL, 0, 0.0)[1] == until_s
     assert world.why(ONE)
 
 
@@ -103,12 +105,12 @@ def test_one_that_limits_us_or_hangs_is_asked_by_few_at_a_time(fault, times, con
     assert (told.condition, told.wait_s) == (condition, 1)
     world.health.failed(attempt, 0.2, fault)
     world.now_s = 0.3
-    second = world.ask()  # the first one has its answer
+    second = world.ask()  # the first one has been answered
     world.now_s = 0.3 + LAST_RESORT_WAIT_S - 0.01
     assert world.ask().condition is condition
     world.now_s = 0.3 + LAST_RESORT_WAIT_S
-    assert not isinstance(world.ask(), Fault)  # the second one has none for too long
-    world.health.release(second)  # and is no longer counted when it ends
+    assert not isinstance(world.ask(), Fault)  # the second one has waited too long for its answer
+    world.health.release(second)  # its end does not release anything
     assert world.ask().condition is condition
 
 
@@ -118,7 +120,7 @@ def test_so_many_as_a_tenth_of_the_calls_of_ten_seconds():
         world.now_s = number / 40
         world.health.succeeded(world.health.begin(ONE, MODEL, 0, world.now_s), world.now_s)
     world.break_(ONE, TOLD, 1)
-    found = [world.ask() for _ in range(100)]  # these are calls, too
+    found = [world.ask() for _ in range(100)]  # these count as calls too
     assert 40 <= sum(not isinstance(one, Fault) for one in found) <= 50
 
 
@@ -150,7 +152,7 @@ def test_where_another_one_is_well_even_if_it_is_full_nothing_that_is_aside_is_a
     ill, well = channel("ill", 9), channel("well", concurrency=1)
     world = World(ill, well)
     world.break_(ill, QUICK)
-    assert world.choose({well.id: {0}}).condition is E09  # tried, and not put aside
+    assert world.choose({well.id: {0}}).condition is E09  # tried, and not suspended
     assert world.choose().channel is well
     assert world.choose().condition is E09
 
@@ -188,7 +190,7 @@ def test_beside_a_refused_key_or_its_probe_others_are_told_to_come_again():
     world.break_(two, LATE)
     world.ask()
     told = world.choose()
-    assert (told.condition, told.wait_s) == (E09, 1)  # the wait of the next trial
+    assert (told.condition, told.wait_s) == (E09, 1)  # the wait until the next trial
 
 
 def test_trials_are_counted_for_each_channel_whatever_the_key_and_not_in_plans():
@@ -196,7 +198,7 @@ def test_trials_are_counted_for_each_channel_whatever_the_key_and_not_in_plans()
     world = World(two)
     for key in (0, 1):
         world.break_(two, TOLD, 1, key)
-    # Between a plan and its attempt another call may have begun.
+    # Another call may have started between a plan and its attempt.
     assert world.choose().anyway and world.choose().anyway
     assert not isinstance(world.ask(), Fault)
     assert world.health.begin_anyway(two, MODEL, 1, 0.0) is None

@@ -1,4 +1,4 @@
-"""Plans: priority strictly, weights by share, keys in turn, and what health leaves out."""
+"""Plans: strict priorities, weights as shares, keys in turn, and what health leaves out."""
 
 import random
 from collections import Counter
@@ -141,7 +141,7 @@ def test_reasons_and_waits_of_those_left_out():
 
 
 def slow_down(health, one):
-    health.started(health.begin(one, MODEL, 0, 0.0), 0.2, 0.2)  # that is usual for it
+    health.started(health.begin(one, MODEL, 0, 0.0), 0.2, 0.2)  # usual for this channel
     for _ in range(breaker.CONSECUTIVE_FAULTS):
         health.started(health.begin(one, MODEL, 0, 0.0), 10.0, 10.0)
     assert health.fault_of(one, MODEL, 0, 10.0)[0] == breaker.SLOW
@@ -154,7 +154,7 @@ def test_slow_ones_are_asked_last_but_asked():
     assert names(make.plan(routing_request([slow, quick]), 10.0, 2)) == ["quick", "slow"]
     assert names(make.plan(routing_request([slow]), 10.0)) == ["slow"]
     assert make.left_out(routing_request([slow, quick]), 10.0) == []
-    # Where a conversation went is left, too.
+    # A conversation leaves its slow channel too.
     (preference,) = preferences(1, channel_id="id-slow", fingerprint="mark-k")
     request = routing_request([slow, channel("quick", -1)], preference=preference)
     assert names(make.plan(request, 10.0, 2)) == ["quick", "slow"]

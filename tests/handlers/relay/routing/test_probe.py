@@ -1,4 +1,4 @@
-"""A small call of the gateway's own, to vendors whose answer takes much work."""
+"""A small call of the gateway's own, to vendors whose answers cost much work."""
 
 import asyncio
 import gzip

@@ -1,4 +1,4 @@
-"""Probes of a worker: when they are made, with which key, and what health and the store learn."""
+"""Probes of a worker: when they are made, with which key, and the results for health and store."""
 
 import asyncio
 import contextlib
@@ -40,7 +40,7 @@ def db(tmp_path):
 
 @contextlib.contextmanager
 def made(upstream, interval_s=600, **fields):
-    """A prober of one channel, inside of a running loop."""
+    """Yield a prober of one channel, inside a running loop."""
     health = Health(random.Random(7).random)
     client = UpstreamClient(force_instance=True)
     settings = Settings(probe=ProbeSettings(interval_s=interval_s))
@@ -57,7 +57,7 @@ def made(upstream, interval_s=600, **fields):
 
 
 async def probed(prober, db):
-    """One look, and what comes of it brought into the store."""
+    """Look for due probes once, and write the results to the store."""
     prober.rota.look(db)
     while prober._probes:
         await asyncio.gather(*prober._probes)

@@ -1,4 +1,5 @@
-"""Races: by weight, the same in every process, and few move when a candidate comes or goes."""
+"""Rendezvous races: by weight, the same in every process, and few calls move when a candidate is
+added or removed."""
 
 import subprocess
 import sys
@@ -19,7 +20,7 @@ def named(weights):
 
 
 def too_far_off(wins, weights):
-    """Chi squared against its expectation, in standard deviations."""
+    """Return how far chi squared is from its expectation, in standard deviations."""
     expected = {p: len(TOKENS) * w / sum(weights) for p, w in enumerate(weights) if w}
     chi = sum((wins[place] - n) ** 2 / n for place, n in expected.items())
     freedom = len(expected) - 1
@@ -66,7 +67,7 @@ def test_only_what_it_wins_moves_to_a_candidate_that_comes(count):
     if count < rendezvous.MAX_RUNNERS:
         assert {after.winner(token) for token in moved} == {count}
         assert len(moved) < 1.3 * share * CALLS
-    else:  # its heat wins more, and in its heat it wins
+    else:  # its heat wins more often, and it wins its heat
         assert 0 < len(moved) < 2.6 * share * CALLS
 
 

@@ -1,4 +1,4 @@
-"""The first candidate with room: keys of a channel before other channels; true waits."""
+"""The first candidate with capacity: a channel's keys before other channels; correct waits."""
 
 import pytest
 
@@ -12,13 +12,13 @@ from tests.handlers.relay.routing.channels import MODEL, Worker, channel, fail, 
 
 
 class World(Worker):
-    """A selector over some channels, and the calls that run."""
+    """A selector over some channels, and the running calls."""
 
     def __init__(self, *channels, seed=1):
         super().__init__(*sorted(channels, key=lambda one: -one.priority), seed=seed)
 
     def next(self, demand=None, **more):
-        """What is next for a call, an attempt of which begins; the fault when there is nothing."""
+        """Return the next candidate of a call and start its attempt; the fault if there is none."""
         asked = routing_request(self.channels, demand=demand or demand_of(outputs=100))
         found = self.selector.next(asked, 0.0, **more)
         if not isinstance(found, Candidate):
@@ -27,7 +27,7 @@ class World(Worker):
         return found
 
     def places(self, count):
-        """Where so many calls that come now would go; None: nowhere."""
+        """Return the places of this many calls at this time; None if there is none."""
         found = [self.next() for _ in range(count)]
         return [
             (one.channel.name, one.key) if isinstance(one, Candidate) else None for one in found
@@ -35,11 +35,11 @@ class World(Worker):
 
 
 @pytest.mark.parametrize(("first", "places"), [
-    # a full key leaves the call to the next one, and then to the next channel
+    # a full key passes the call to the next one, and then to the next channel
     ({"keys": ("x", "y"), "key_concurrency": 2}, [0, 1, 0, 1, None, None]),
-    # a full channel is not asked key by key
+    # a full channel is skipped with all its keys
     ({"keys": ("x", "y"), "concurrency": 1, "key_rpm": 9}, [0, None, None]),
-    # a channel without keys has their limits once
+    # the limits of keys apply once to a channel without keys
     ({"keys": (), "key_concurrency": 1}, [0, None]),
 ])  # fmt: skip
 def test_keys_in_turn_and_then_the_next_channel(first, places):
@@ -54,7 +54,8 @@ def test_channels_without_limits_count_nothing():
 
 
 def test_every_channel_with_room_is_found():
-    """Whatever is drawn first: fifty full ones and one with room, at every place."""
+    """Whichever is drawn first: fifty channels, of which only one, at any position, has
+    capacity."""
     for seed in range(20):
         world = World(*(channel(f"c{n}", concurrency=1) for n in range(50)), seed=seed)
         assert len({name for name, _ in world.places(50)}) == 50
@@ -90,7 +91,7 @@ def test_one_full_and_the_other_ill():
     assert world.places(1) == [("full", 0)]
     fault = world.next()
     assert fault.condition is Condition.NO_CHANNEL
-    assert fault.wait_s <= 5  # the ill one's cool-down ends first
+    assert fault.wait_s <= 5  # the failing one's cool-down ends first
 
 
 def test_another_key_of_a_channel_comes_first_when_asked_for():
@@ -103,7 +104,7 @@ def test_another_key_of_a_channel_comes_first_when_asked_for():
     assert candidate.channel is other
     candidate = world.next(tried={one.id: {0, 1}}, again=one)
     assert candidate.channel is other
-    # A channel of which a key was tried comes last, its other keys with it.
+    # A channel of which a key was tried comes last, with its other keys.
     candidate = world.next(tried={other.id: {0}, one.id: {1}})
     assert (candidate.channel, candidate.key) == (one, 0)
 

@@ -1,7 +1,8 @@
 """Plan and health in simulated time: thousands of concurrent calls, channels that fail by script.
 
-No socket and no clock: a heap of events. A call does what the pipeline does with it: plan, begin,
-the first byte, the end, and another channel when it failed. What must hold is asked of the whole.
+No socket and no clock: a heap of events. A call does what the pipeline does with it: plan, start,
+the first byte, the end, and another channel if it failed. The assertions concern all calls
+together.
 """
 
 import heapq
@@ -28,9 +29,9 @@ from tests.handlers.relay.routing.channels import channel as channel_of
 
 ATTEMPTS = 3
 RATE = 24.0  # calls a second
-UNDER_WAY = 5  # at most, of one channel of three, until the first byte
+UNDER_WAY = 5  # calls of one channel of three that wait for the first byte, at most
 SEEDS = (1, pytest.param(2, marks=pytest.mark.long))
-USUAL_S, STREAM_S = 0.3, 2.0  # the first byte, and the rest of an answer
+USUAL_S, STREAM_S = 0.3, 2.0  # the time to the first byte, and to the end of an answer
 SLOW_ANSWER_S = 20.0
 FAILED = Condition.UPSTREAM_FAILED
 
@@ -41,7 +42,7 @@ def channel(name, weight=1):
 
 @dataclass(frozen=True)
 class Manner:
-    """How an upstream answers one call: a fault after so long, or the first byte after so long."""
+    """An upstream's reaction to one call: a fault or the first byte, each after a time."""
 
     first_s: float = USUAL_S
     fault: Fault | None = None
@@ -56,7 +57,7 @@ def broken(condition=FAILED):
 
 @dataclass(frozen=True)
 class Met:
-    """One attempt: when it began, what it met."""
+    """One attempt: its start and its result."""
 
     at_s: float
     channel: str
@@ -65,9 +66,9 @@ class Met:
 
 
 class World:
-    """Channels, a worker's planner and health, and the calls that meet them.
+    """Channels, a worker's planner and health, and simulated calls.
 
-    `behave(channel, now_s)` -> Manner.
+    `behave(channel, now_s)` returns a Manner.
     """
 
     def __init__(self, channels, behave, seed, rate=RATE, stream=True):
@@ -94,7 +95,8 @@ class World:
 
     def _arrive(self):
         self._at(self.now_s + self.chance.expovariate(self._rate), self._arrive)
-        self.chance.choice((MODEL,))  # the bounds below were found with this sequence of numbers
+        # The bounds below were determined with this sequence of random numbers.
+        self.chance.choice((MODEL,))
         self._try({})
 
     def _sweep(self):
@@ -153,7 +155,7 @@ class World:
         self._try(tried)
 
     def _opened(self, attempt):
-        """When its breakers opened last."""
+        """Return the time when its breakers opened last."""
         ours = (b for n, b in self.health.breakers.items() if n[0] == attempt.channel.id and b.open)
         return max((one.since_s for one in ours), default=-1.0)
 
@@ -164,7 +166,7 @@ class World:
     # ---- what is asked of the whole --------------------------------------------------------------
 
     def share(self, name, from_s, to_s):
-        """The part of the first attempts and repeats, in a span of time, that a channel got."""
+        """Return the part of a period's first attempts that a channel got, repeats included."""
         here = [one.channel for one in self.met if from_s <= one.at_s < to_s]
         return here.count(name) / len(here)
 
@@ -206,9 +208,10 @@ OFTEN = 600 / (0.75 * COOLDOWN_MAX_S) + 4  # openings in 600 s; more only while 
 def test_a_dead_channel_is_met_by_one_call_in_each_cool_down(seed, how):
     world = World(three(), failing_between(10, 1e9, BROKEN[how]), seed).run(300)
     assert world.lost == []
-    # Some that were well, or on their way to a fault, were under way already.
+    # Some calls were already in flight: successful ones, or those about to fail.
     assert world.count("a", 10, 13) <= CONSECUTIVE_FAULTS + UNDER_WAY
-    # 5, 10, 20, 40, then 60 s, each up to a quarter shorter: one probe behind each.
+    # Cool-downs of 5, 10, 20, 40, then 60 s, each up to a quarter shorter, with one probe after
+    # each.
     assert world.count("a", 13, 300) <= 290 / (0.75 * COOLDOWN_MAX_S) + 4
     for other in "bc":
         assert 0.45 < world.share(other, 13, 300) < 0.55
@@ -221,11 +224,11 @@ def test_a_recovered_channel_is_back_at_its_weight_within_one_cool_down(seed):
     assert world.lost == []
     assert 0.5 < world.share("a", 0, 20) < 0.7
     first_well_s = min(m.at_s for m in world.met if m.channel == "a" and m.ok and m.at_s > 60)
-    # In 40 s it was opened for 5, 10, 20 and 40 s at most.
+    # In 40 s its cool-downs were 5, 10, 20 and at most 40 s.
     assert first_well_s - 60 <= 8 * COOLDOWN_S
     back_s = first_well_s + STREAM_S
     assert 0.55 < world.share("a", back_s, 300) < 0.65
-    # From the first good answer on, not little by little.
+    # At full weight from the first successful answer on, not gradually.
     assert 0.4 < world.share("a", back_s, back_s + 5) < 0.8
 
 
@@ -252,15 +255,16 @@ def test_slow_phases_are_left_and_ended_soon(seed, stream):
 
     world = World(three(), behave, seed, stream=stream).run(720)
     assert world.lost == []
-    # A plain answer is usually whole after 2.3 s: more than 9.2 is slow. For a stream it is 5.
+    # A plain answer usually ends after 2.3 s: more than 9.2 s is slow. For a stream the limit is 5
+    # s.
     late_s = 2.0 if stream else 6.5
     for phase in range(4):
         begin = 180 * phase + 60
         late = world.count("a", begin, begin + 60, first_s=SLOW_ANSWER_S)
-        # Calls that had begun before the first sweeps behind the limit, then probes.
+        # Calls started before the first sweep after the limit, then probes.
         assert late <= (SLOW_S + late_s) * RATE / 3 * 1.4 + 12
         assert world.count("a", begin + SLOW_S + late_s, begin + 60) <= 8
-        # It is back before the next phase, however long the cool-down has become.
+        # It recovers before the next phase, however long its cool-down has become.
         well = [
             m.at_s for m in world.met if m.channel == "a" and begin + 60 <= m.at_s < begin + 120
         ]
@@ -291,7 +295,7 @@ def test_no_healthy_channel_starves_among_many_that_fail(seed):
         assert world.share(one.name, 60, 200) == pytest.approx(one.weight / total, rel=0.25)
     total = sum(one.weight for one in channels)
     for one in channels:
-        # Within one cool-down behind the recovery each has its weight again.
+        # Within one cool-down after the recovery each has its weight again.
         assert world.share(one.name, 300, 400) == pytest.approx(one.weight / total, rel=0.35)
-    # While half of them have not been learnt of yet, three attempts may all meet ill ones.
+    # Until the failing half has been noticed, three attempts may all hit failing channels.
     assert len(world.lost) <= 20 and max(world.lost, default=0) < 60

@@ -1,4 +1,5 @@
-"""Refused upstream keys: who has to confirm it, and what a check clears. No clock but ours."""
+"""Refused upstream keys: who must confirm a refusal, and what a check clears. Only simulated
+time."""
 
 import random
 
@@ -15,7 +16,7 @@ REFUSED = Fault(Condition.CHANNEL_MISCONFIGURED)
 
 
 class World:
-    """Health, and the checks it has asked for."""
+    """Health, and the checks that it has requested."""
 
     def __init__(self, checks=True):
         self.health = Health(random.Random(1).random)
@@ -41,13 +42,14 @@ class World:
         return self.health.fault_of(ONE, MODEL, 0, self.now_s)[0] == KEY_SUSPENDED
 
 
-RESULTS = {"refused": True, "answered": False, "undecided": None}  # of a check
+RESULTS = {"refused": True, "answered": False, "undecided": None}  # results of a check
 OFTEN = " ann" * CONSECUTIVE_FAULTS
 
 
 def play(events, checks=True):
-    """A world after these events: a result of a check, `well` (a call with the key), seconds that
-    pass, or the caller who is refused the key, or what it may do."""
+    """Return a world after these events: the result of a check, `well` (a successful call with the
+    key), a number of seconds, or the caller to whom the key is refused, with the kind of
+    refusal."""
     world = World(checks)
     for event in events.split():
         if event in RESULTS:
@@ -65,20 +67,23 @@ def play(events, checks=True):
 
 @pytest.mark.parametrize(("events", "aside", "due"), [
     ("ann refused", True, 0),
-    # what a check has cleared no second caller confirms, for a while
+    # after a check has cleared a key, a second caller does not confirm for a while
     ("ann answered ann bob ann bob", False, 0),
     (f"ann answered ann bob ann bob {suspended_keys.CLEARED_S} ann", False, 1),
-    # while a check runs a second caller confirms that a key is wrong; the check comes too late
+    # during a check a second caller confirms that a key is wrong; the check's result comes too
+    # late
     ("ann:key bob:key", True, 1),
     ("ann:key bob:key answered", True, 0),
-    # of what a key may do a check speaks first; when it cannot tell, two callers do
+    # for rights and quota the check decides first; if it is undecided, two callers do
     *((f"ann:{about} bob:{about}", False, 1) for about in ("access", "quota")),
     *((f"ann:{about} bob:{about} undecided", True, 0) for about in ("access", "quota")),
-    # a check that could not tell is not repeated as often as the key is refused
+    # after an undecided check, the next one comes only after a while, however often the key is
+    # refused
     (f"ann undecided {OFTEN}", False, 0),
     (f"ann undecided {OFTEN} {suspended_keys.NEXT_CHECK_S} ann", False, 1),
     (f"ann undecided {OFTEN} {suspended_keys.NEXT_CHECK_S} ann undecided bob", True, 0),
-    # probes confirm at once, but for what the key may do; then the first caller is no second one
+    # probes confirm at once, except rights; after that, the first caller does not count as a
+    # second one
     ("probe:key", True, 0),
     ("probe:quota", True, 0),
     ("probe", False, 1),
@@ -88,14 +93,15 @@ def play(events, checks=True):
 def test_what_refusals_and_checks_make_of_a_key(events, aside, due):
     world = play(events)
     assert (world.aside, len(world.due), len(world.told)) == (aside, due, aside)
-    assert world.health.fault_of(ONE, MODEL, 1, world.now_s)[0] == ""  # its neighbour
+    # The other key is not affected.
+    assert world.health.fault_of(ONE, MODEL, 1, world.now_s)[0] == ""
 
 
 @pytest.mark.parametrize(("events", "aside"), [
     ("ann ann ann", False),
     ("ann ann ann bob", True),
-    ("ann well bob", False),  # a call that goes well clears the key
-    (f"ann well bob {suspended_keys.HISTORY_S + 1} ann", False),  # long after
+    ("ann well bob", False),  # a successful call clears the key
+    (f"ann well bob {suspended_keys.HISTORY_S + 1} ann", False),  # long afterwards
 ])  # fmt: skip
 def test_without_checks_a_second_caller_confirms(events, aside):
     assert play(events, checks=False).aside is aside
@@ -109,7 +115,7 @@ def test_a_refusal_to_one_caller_asks_for_one_check_and_no_more():
     assert (check.channel, check.key, check.model) == (ONE, 0, MODEL)
     assert not world.aside and world.told == []
     world.refuse("ann", key=1)
-    assert [one.key for one in world.due] == [0, 1]  # each key for itself
+    assert [one.key for one in world.due] == [0, 1]  # each key separately
 
 
 def test_one_caller_alone_never_opens_a_circuit_and_several_do_for_the_model():
@@ -129,7 +135,7 @@ def test_a_key_that_is_aside_stays_so_until_a_check_of_its_refused_probe_ends():
     world = World()
     world.refuse("", "key")
     world.now_s = world.told[0].wait_s
-    world.refuse("ann")  # the probe
+    world.refuse("ann")  # the probe is refused
     assert world.aside and len(world.told) == 1
     assert world.health.begin(ONE, MODEL, 0, world.now_s) is None
     world.checked(True)

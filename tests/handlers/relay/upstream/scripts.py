@@ -1,4 +1,4 @@
-"""What a scripted upstream does with a request, and what a test waits for."""
+"""Scripts of an upstream's reactions to a request, and the results that a test waits for."""
 
 import asyncio
 import json
@@ -14,7 +14,7 @@ EVENT = b"data: {}\n\n"
 
 
 def noise(size):
-    """Bytes that differ everywhere, so that a lost or doubled piece shows."""
+    """Return bytes that differ everywhere, so that a lost or duplicate chunk shows."""
     return b"".join(b"%015d\n" % n for n in range(size // 16))
 
 
@@ -23,12 +23,12 @@ async def echo(peer, head, body):
 
 
 def answering(body=b"{}", status="200 OK", headers=()):
-    """A script that gives a whole answer."""
+    """Return a script that sends a whole answer."""
     return lambda peer, *_: peer.answer(body, status, headers)
 
 
 def streaming(*pieces, headers=()):
-    """A script that sends an event stream of these chunks."""
+    """Return a script that sends an event stream of these chunks."""
 
     async def script(peer, head, body):
         await peer.begin_stream(*headers)
@@ -40,7 +40,8 @@ def streaming(*pieces, headers=()):
 
 
 def sending(data, how="close"):
-    """A script that sends these bytes, and then closes the connection, resets it or hangs."""
+    """Return a script that sends these bytes, and then closes the connection, resets it or
+    hangs."""
 
     async def script(peer, head, body):
         await peer.send(data)
@@ -55,13 +56,13 @@ def sending(data, how="close"):
 
 
 def refusing(status, message):
-    """A script that answers with an error."""
+    """Return a script that answers with an error."""
     error = json.dumps({"error": {"message": message, "type": "x"}}).encode()
     return answering(error, status, JSON)
 
 
 async def failure(exchange):
-    """The error of an exchange that gets no head."""
+    """Return the error of an exchange that gets no head."""
     with pytest.raises(UpstreamError) as caught:
         await asyncio.wait_for(exchange.head, 10)
     return caught.value
@@ -72,7 +73,7 @@ def port_of(upstream):
 
 
 def resolve(monkeypatch, name, *addresses):
-    """libcurl finds these addresses for a name and a port, as if a name server had said so."""
+    """Make libcurl resolve a name and port to these addresses, as if by DNS."""
     make = handle_module.make_curl
 
     def make_with_entries():

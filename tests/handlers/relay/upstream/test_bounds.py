@@ -1,4 +1,4 @@
-"""What bounds an answer, over real sockets: back-pressure, sizes, unpacking."""
+"""Bounds of an answer, over real sockets: back-pressure, sizes, unpacking."""
 
 import asyncio
 import gzip
@@ -18,13 +18,13 @@ from handlers.relay.upstream.request import Unpacker
 from tests.handlers.relay.upstream.scripts import EVENT, answering, failure, noise, streaming
 from tests.support.served import stands_still, turns, until
 
-KERNEL_BUFFERS_BYTES = 8 << 20  # what loopback sockets may hold of a stream nobody reads
+KERNEL_BUFFERS_BYTES = 8 << 20  # what loopback sockets may hold of an unread stream
 # Back-pressure
 
 
 def flood(data, sent, gone=None, piece=65536):
-    """A script that sends `data` as a stream, counts in sent[0] what the socket took and sets
-    `gone` when the connection ends too early."""
+    """Return a script that sends `data` as a stream, counts in sent[0] what the socket accepted,
+    and sets `gone` if the connection ends too early."""
 
     async def script(peer, head, body):
         peer.writer.transport.set_write_buffer_limits(0)
@@ -61,7 +61,7 @@ async def test_full_sink_pauses_the_upstream(open_stream, collect):
                                return_when=asyncio.FIRST_COMPLETED)  # fmt: skip
     assert sink.ended.result() is None
     assert drained > 50
-    # One turn of libcurl may come on top of what was not yet full.
+    # One turn of libcurl may exceed the limit.
     assert sink.largest_waiting_bytes < 100_000 + STREAM_BUFFER_BYTES
     assert sink.data == data
 
@@ -71,14 +71,14 @@ async def test_own_bound_before_there_is_a_sink(pass_s, open_stream, collect):
     exchange, _ = await open_stream(flood(data, sent), idle_timeout_s=3)
     assert await stands_still(lambda: sent[0]) < KERNEL_BUFFERS_BYTES
     assert 0 < held_bytes(exchange) <= STREAM_BUFFER_BYTES
-    await pass_s(9)  # it waits for us, and is not idle
+    await pass_s(9)  # it is paused on this side, so not idle
     sink = collect(exchange)
     assert await sink.ended is None
     assert sink.data == data
 
 
 async def test_own_bound_and_full_sink_together(open_stream, collect):
-    """Both pauses at once: the stream goes on only when neither holds, and then it does."""
+    """Both pauses at once: the stream continues only when both have ended, and then it does."""
     data, sent = noise(12 << 20), [0]
     exchange, _ = await open_stream(flood(data, sent))
     await stands_still(lambda: sent[0])
@@ -188,11 +188,11 @@ async def test_finish_within_ends_a_flood(open_stream, collect):
     assert sent[0] < KERNEL_BUFFERS_BYTES + DISCARD_MAX_BYTES
 
 
-# What is done in one turn of the loop
+# The work in one turn of the loop
 
 
 class Turns:
-    """Adds up by turns of the loop."""
+    """Sums for each turn of the loop."""
 
     def __init__(self):
         self.sums = [0]
@@ -221,7 +221,7 @@ class Turns:
 @pytest.mark.parametrize("encoding", ["gzip", "identity"])
 @pytest.mark.parametrize("slow", [False, True])
 async def test_a_stream_has_its_share_of_a_turn(open_stream, encoding, slow):
-    """However much of it is here, and whether the sink is full in between or not."""
+    """However much of it has arrived, and whether or not the sink is full meanwhile."""
     data = bytes(8 << 20)
     script = streaming(PACKED[encoding](data), headers=[f"Content-Encoding: {encoding}"])
     exchange, _ = await open_stream(script)
@@ -273,7 +273,7 @@ async def test_nothing_is_unpacked_once_the_call_is_over(open_stream, monkeypatc
 
 
 async def test_what_is_passed_on_is_bounded_in_a_turn(open_stream):
-    """A vendor with many tiny chunks in one segment."""
+    """A vendor that sends many tiny chunks in one segment."""
     chunk = b"%x\r\n%b\r\n" % (len(EVENT), EVENT)
 
     async def script(peer, head, body):
@@ -304,7 +304,7 @@ async def test_what_is_passed_on_is_bounded_in_a_turn(open_stream):
 @pytest.mark.parametrize("limit", [1000, 400_000])
 @pytest.mark.parametrize("excess", [0, 1])
 async def test_whole_answers_are_bounded(start, stream, limit, excess):
-    """Also those that a streaming call did not want; the bound itself is allowed."""
+    """Also those that a streaming call did not want; an answer of exactly the bound is allowed."""
     script = answering(noise(limit + 16)[: limit + excess], "400 Bad Request")
     exchange, _ = await start(script, stream=stream, max_answer_bytes=limit)
     if excess:
@@ -329,7 +329,7 @@ async def test_endless_answer_ends(fail):
     await asyncio.wait_for(gone.wait(), 5)
 
 
-# Answers that are packed although identity was asked for
+# Answers that are compressed although identity was requested
 
 
 def raw_deflate(data):
@@ -387,7 +387,7 @@ async def test_bomb_in_a_whole_answer(fail):
 
 
 class MostMemory:
-    """The largest memory of this process while it runs, by a thread that looks all the time."""
+    """The peak memory of this process while it runs, measured by a thread."""
 
     def __enter__(self):
         self.before = self.most = self._now()
@@ -414,7 +414,7 @@ class MostMemory:
 
 
 async def test_bombs_take_no_memory(client, serve, request_to):
-    """Not even several, whose bytes come in turn."""
+    """Not even several at a time, whose bytes alternate."""
     bomb = gzip.compress(bytes(64 * MEGABYTE))
 
     async def script(peer, head, body):

@@ -1,4 +1,5 @@
-"""The upstream client over real sockets: cancel in every phase, close, life beside others."""
+"""The upstream client over real sockets: cancel in every phase, close, independence of other
+exchanges."""
 
 import asyncio
 import gc
@@ -32,7 +33,7 @@ _PART_OF_A_BODY = b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n12345"
 @pytest.mark.parametrize("sent", [b"", _STREAM_HEAD, _STREAM_HEAD + EVENT, _PART_OF_A_BODY])
 @pytest.mark.parametrize("size", [10, 5_000_000])
 async def test_cancel_closes_the_connection(start, sent, size):
-    """Whatever has come, and also while the request is still being sent."""
+    """Whatever has arrived, and even while the request is still being sent."""
     reached, gone = asyncio.Event(), asyncio.Event()
 
     async def script(peer, head, body):
@@ -64,13 +65,13 @@ async def test_a_request_is_handed_over_when_its_last_byte_was_written(start, si
 async def test_an_answer_that_is_here_whole_is_still_the_vendors_work(
     start, status, in_its_hands, packed
 ):
-    """Its client may leave while it is unpacked, or read in turns."""
+    """Its client may disconnect while it is unpacked, or read in turns."""
     body = gzip.compress(bytes(20_000_000)) if packed else b"{}"
     coding = "Content-Encoding: gzip\r\n" if packed else ""
     head = f"HTTP/1.1 {status}\r\n{coding}Content-Length: {len(body)}\r\n\r\n"
     exchange, _ = await start(lambda peer, *_: peer.send(head.encode() + body))
     deadline = time.monotonic() + 5
-    while exchange.handle is not None:  # each turn is looked at: unpacking takes some
+    while exchange.handle is not None:  # checked in each turn, because unpacking takes several
         assert time.monotonic() < deadline
         await asyncio.sleep(0)
     assert exchange.head.done() is not packed
@@ -89,7 +90,7 @@ async def test_what_waits_for_a_vendor_that_does_not_read_is_not_handed_over(cli
 
 @pytest.mark.parametrize("status", ["500 Oops", "429 Slow Down", "307 Elsewhere"])
 async def test_a_request_that_the_vendor_refuses_is_not_in_its_hands(start, status):
-    """From its head on, though the body of the refusal is still to come."""
+    """From its head on, although the body of the refusal is still to come."""
     head = f"HTTP/1.1 {status}\r\nContent-Length: 100\r\n\r\n"
     exchange, _ = await start(sending(head.encode(), "hang"))
     await until(lambda: exchange.raw_head.endswith(b"\r\n\r\n"))
@@ -104,7 +105,7 @@ async def test_cancel_while_connecting_and_resolving(client, ask, request_to, fu
             await asyncio.sleep(pause_s)
             begun = time.monotonic()
             exchange.cancel()
-            assert time.monotonic() - begun < 1  # it would be five
+            assert time.monotonic() - begun < 1  # otherwise five
     await ask(echo)
 
 
@@ -150,7 +151,7 @@ async def test_handles_are_kept_for_reuse_up_to_a_bound(
 
 
 async def test_cancelling_each_other_at_the_end(client, serve, request_to):
-    """Two streams end in one turn of libcurl; the first end cancels the second and goes on."""
+    """Two streams end in one turn of libcurl; the first end cancels the second and continues."""
     go = asyncio.Event()
 
     async def script(peer, head, body):
@@ -241,7 +242,7 @@ async def test_a_failure_nobody_waits_for_is_silent(client, request_to, caplog):
 
 
 async def test_exchanges_go_without_the_garbage_collector(client, serve, request_to, collect):
-    """It is off in a worker, and idle handles must not keep the last answer alive."""
+    """A worker switches it off, and idle handles must not keep the last answer alive."""
 
     def count():
         return sum(isinstance(thing, Exchange) for thing in gc.get_objects())
@@ -266,6 +267,6 @@ async def test_exchanges_go_without_the_garbage_collector(client, serve, request
         for _ in range(5):
             await calls()
         await turns(50)
-        assert count() - before <= 1  # the traceback of the last error may still be referred to
+        assert count() - before <= 1  # the last error's traceback may still be referenced
     finally:
         gc.enable()

@@ -94,7 +94,7 @@ async def test_only_names_that_resolve_and_only_http_and_https(client, request_t
 async def test_request_is_sent_again_when_a_kept_connection_is_dead(client, serve, request_to):
     async def script(peer, head, body):
         if upstream.connections == 1 and len(upstream.requests) == 2:
-            peer.closing = True  # has read the request, and closes without a byte
+            peer.closing = True  # has read the request, and closes without sending anything
         else:
             await peer.answer(body)
 
@@ -120,7 +120,7 @@ async def test_connection_refused(client, request_to):
 
 @pytest.fixture
 def careful_client(io_loop):
-    """A client that connects to the internet alone."""
+    """Yield a client that connects only to public addresses."""
 
     async def build():
         return UpstreamClient(force_instance=True, allow_private=False)
@@ -157,14 +157,14 @@ async def test_a_name_that_leads_to_a_private_address_is_refused(
 async def test_a_name_is_judged_again_for_each_connection(
     monkeypatch, careful_client, serve, request_to
 ):
-    """What is judged is the address that is connected to, not what the name meant before."""
+    """The address that is connected to is checked, not an earlier resolution of the name."""
     monkeypatch.setattr(handle_module, "is_public", lambda address: address == "127.0.0.1")
     upstream = await serve(scripts.answering(headers=["Connection: close"]))
     url = upstream.url.replace("127.0.0.1", "rebound.test")
     scripts.resolve(monkeypatch, f"rebound.test:{scripts.port_of(upstream)}", "127.0.0.1")
     await careful_client.start(request_to(url)).head
     scripts.resolve(monkeypatch, f"rebound.test:{scripts.port_of(upstream)}", "127.0.0.2")
-    careful_client.idle_connections.close()  # the next one shall take the new entry
+    careful_client.idle_connections.close()  # so that the next one uses the new entry
     assert (await scripts.failure(careful_client.start(request_to(url)))).kind == "connect"
     assert upstream.connections == 1
 
@@ -257,7 +257,7 @@ async def test_large_head_within_the_bound(ask):
 
 
 async def test_descriptor_that_was_closed_and_used_again(client, caplog):
-    """libcurl may close a socket and get the same number again without telling."""
+    """libcurl may close a socket and get the same number again without a notice."""
     ours, theirs = socket.socketpair()
     fd = ours.fileno()
     client._handle_socket(pycurl.POLL_IN, fd, None, None)
@@ -268,7 +268,7 @@ async def test_descriptor_that_was_closed_and_used_again(client, caplog):
     assert client._epoll.poll(0) == [(fd, select.EPOLLOUT)]
     client._handle_socket(pycurl.POLL_REMOVE, fd, None, None)
     client._handle_socket(pycurl.POLL_REMOVE, fd, None, None)
-    client._drain()  # what it still tells is the last that is heard of it
+    client._drain()  # its last notices are processed here
     assert client._epoll.poll(0) == []
     for sock in (theirs, again, other):
         sock.close()
@@ -278,7 +278,7 @@ async def test_descriptor_that_was_closed_and_used_again(client, caplog):
 
 
 async def cpu_of(seconds):
-    """The CPU that this process takes in so much time."""
+    """Return the CPU time that this process uses in this many seconds."""
     begun = time.process_time()
     await asyncio.sleep(seconds)
     return time.process_time() - begun

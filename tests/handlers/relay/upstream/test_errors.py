@@ -1,4 +1,4 @@
-"""Errors of the upstream client, as the client is told of them."""
+"""Errors of the upstream client, as clients see them."""
 
 from typing import get_args
 
@@ -8,7 +8,7 @@ from adapters.faults import Condition
 from handlers.relay.upstream.client import UpstreamError, UpstreamErrorKind
 from handlers.relay.upstream.errors import fault_of, may_fail_over
 
-# kind -> condition, another channel may be tried, and with retry_timeouts
+# kind -> condition, whether another channel may be tried, and the same with retry_timeouts
 EXPECTED = {
     "connect": (Condition.UPSTREAM_UNREACHABLE, True, True),
     "tls": (Condition.UPSTREAM_UNREACHABLE, True, True),
@@ -35,5 +35,5 @@ def test_an_error_of_the_upstream(kind):
     assert fault.condition is condition and fault.blame != "client"
     assert may_fail_over(error, retry_timeouts=False) is retry
     assert may_fail_over(error, retry_timeouts=True) is with_timeouts
-    # The detail is the operator's: it names hosts.
+    # The detail is for operators only, because it names hosts.
     assert fault.message and "10.0.0.7" not in fault.message and "sk-vendor" not in fault.message

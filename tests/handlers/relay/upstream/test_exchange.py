@@ -1,4 +1,4 @@
-"""What an exchange does with an answer, over real sockets: streams, ends, deadlines."""
+"""Processing of an answer by an exchange, over real sockets: streams, ends, deadlines."""
 
 import asyncio
 import gzip
@@ -15,7 +15,7 @@ from tests.support.served import until
 
 
 async def test_chunks_come_straight_through(open_stream, collect):
-    """Each piece arrives before the next one is sent."""
+    """Each chunk arrives before the next one is sent."""
     pieces = [b"data: %d\n\n" % n for n in range(20)] + [b"da", b"ta: split\n", b"\n"]
     go = asyncio.Semaphore(0)
 
@@ -37,7 +37,8 @@ async def test_chunks_come_straight_through(open_stream, collect):
 
 
 async def test_what_is_passed_on_at_once_keeps_its_place(open_stream):
-    """The sink gets what was not taken, and all that comes in one turn after it."""
+    """The sink gets the data that was not accepted before, and everything that follows in the same
+    turn."""
     pieces = [b"data: %d\n\n" % n for n in range(40)]
     taken = asyncio.Event()
 
@@ -146,13 +147,13 @@ EVENTS, OBJECT, NO_TYPE = "text/event-stream", "application/json", "x-none"
 @pytest.mark.parametrize(("asked", "content_type", "pieces", "streaming"), [
     (EVENTS, EVENTS, [b"data: 1\n\n"], True),
     (EVENTS, EVENTS, [b'{"a":', b"1}"], False),
-    (EVENTS, EVENTS, [b"\n", b"{}"], True),  # its type is believed until the bytes say no
+    (EVENTS, EVENTS, [b"\n", b"{}"], True),  # its type counts until the bytes contradict it
     (EVENTS, EVENTS, [b"<html>"], True),
     *((EVENTS, kind, [b"data: 1\n\n"], True) for kind in (NO_TYPE, OBJECT, "text/plain")),
     *((EVENTS, kind, [b"\xef\xbb\xbf\r\n", b"e", b"vent: x\n\n"], True)
       for kind in (NO_TYPE, OBJECT)),
     (EVENTS, NO_TYPE, [b"\n", b"da", b"ta: 1\n\n"], True),
-    (EVENTS, NO_TYPE, [b"da", b"ta"], False),  # and no more comes
+    (EVENTS, NO_TYPE, [b"da", b"ta"], False),  # and nothing more comes
     (EVENTS, NO_TYPE, [b" " * 300, b"data: 1\n\n"], False),
     (EVENTS, NO_TYPE, [b": hello\n"], True),
     (EVENTS, NO_TYPE, [b'{"a":', b"1}"], False),
@@ -261,7 +262,7 @@ _STREAM_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
     (False, b"", "timeout_first_byte", 4),
     (False, b"HTTP/1.1 100 Continue\r\n\r\n", "timeout_first_byte", 4),
     (True, _STREAM_HEAD, "timeout_first_byte", 4),
-    # The first sweep sees the head, from which on the answer is idle.
+    # The first sweep sees the head; from then on the answer is idle.
     (False, b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", "timeout_idle", 9),
     (False, b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n12", "timeout_idle", 8),
     (True, b"HTTP/1.1 400 No\r\nContent-Length: 5\r\n\r\n12", "timeout_idle", 8),
@@ -324,7 +325,7 @@ async def test_waiting_for_the_client_is_not_silence(pass_s, open_stream, collec
 
 
 async def test_answer_before_the_request_is_whole(ask):
-    """A refusal that does not wait; the rest of the body may be read or not."""
+    """A refusal that comes early; the rest of the request body may be read or not."""
 
     async def script(peer, head, body):
         await peer.answer(b"too large", "413 Content Too Large", ["Connection: close"])

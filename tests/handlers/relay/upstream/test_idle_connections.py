@@ -1,4 +1,4 @@
-"""What comes behind an answer reaches no other call, over real sockets."""
+"""Surplus bytes after an answer reach no other call, over real sockets."""
 
 import asyncio
 import contextlib
@@ -27,7 +27,7 @@ def authority(tmp_path):
 
 @pytest.fixture
 def vendor(authority):
-    """vendor(tls, *forms) -> a SurplusVendor, running."""
+    """Return vendor: vendor(tls, *forms) returns a running SurplusVendor."""
     with contextlib.ExitStack() as stack:
 
         def start(tls, *forms, **options):
@@ -41,7 +41,7 @@ def vendor(authority):
 
 @pytest.fixture
 def ask(client, authority, request_to, collect):
-    """await ask(vendor, mark) -> the answer's body; of a stream, too."""
+    """Return ask: `await ask(vendor, mark)` returns the answer's body, also that of a stream."""
     route = Route(ca_file=str(authority.ca_file))
 
     async def send(upstream, mark, size=0, **changes):
@@ -61,7 +61,8 @@ def ask(client, authority, request_to, collect):
 
 
 async def alternate(ask, upstream, seconds, callers=1, pause_s=0.0, **changes):
-    """Callers who ask one call after the other, for so long at least; how many calls there were."""
+    """Run callers that make one call after the other, for at least this time; return the number of
+    calls."""
     ends_s = time.monotonic() + seconds
     calls = 0
 
@@ -79,7 +80,8 @@ async def alternate(ask, upstream, seconds, callers=1, pause_s=0.0, **changes):
     return calls
 
 
-# A write behind a last chunk is seen when it is there before the next request: that waits for it.
+# A write after a last chunk is noticed only if it has arrived before the next request, which waits
+# for it.
 PAUSES_S = {surplus.chunked_and_a_write: 0.005, surplus.stream_and_more: 0.005}
 
 
@@ -106,7 +108,7 @@ async def test_a_vendor_that_is_mostly_proper(ask, client, vendor, tls, caplog):
 @pytest.mark.parametrize("callers", [1, 4])
 async def test_a_proper_vendor_sees_one_connection_a_caller(ask, client, vendor, tls, callers):
     upstream = vendor(tls, surplus.proper)
-    # Time for the vendor's thread: under TLS an answer within the turn of its request is suspect.
+    # Gives the vendor's thread time: under TLS an answer in the turn of its request is suspect.
     calls = await alternate(ask, upstream, FOR_S, callers, pause_s=0.001)
     assert upstream.requests == calls + client.repeated
     assert upstream.connections == callers + client.repeated
@@ -144,7 +146,7 @@ async def test_what_tls_hides_costs_the_connection_and_not_the_call(
     for number in range(6):
         mark = b"<%d>" % number
         assert await ask(upstream, mark, size) == mark
-    # Then it is known well enough for one connection a call.
+    # After these the vendor counts as one for which each connection serves one call.
     assert client.repeated == client.idle_connections.surplus == module.SURPLUS_WEIGHT_MAX
     assert upstream.connections == 6
     told = [r.getMessage() for r in caplog.records if r.name == "sluice.relay"]
@@ -187,7 +189,7 @@ async def test_a_caught_vendor_is_trusted_again_after_a_while(
 async def test_a_word_before_the_end_of_a_long_idle_connection_is_no_surplus(
     pass_s, client, serve, request_to
 ):
-    """Some say 408 when they close a connection that nobody has used for a while."""
+    """Some vendors send a 408 when they close a connection that has been idle for a while."""
     go = asyncio.Event()
 
     async def script(peer, head, body):

@@ -1,4 +1,4 @@
-"""Upstreams behind a proxy and with certificates of a private authority, over real sockets."""
+"""Upstreams behind a proxy, or with certificates of a private authority, over real sockets."""
 
 import contextlib
 from dataclasses import replace
@@ -19,7 +19,7 @@ from tests.handlers.relay.upstream.scripts import (
 from tests.support.certificates import Authority
 from tests.support.proxy import Proxy
 
-LOGIN = "sluice:p%40ss"  # as in a URL
+LOGIN = "sluice:p%40ss"  # in its spelling in URLs
 
 
 @pytest.fixture
@@ -29,19 +29,20 @@ def authority(tmp_path):
 
 @pytest.fixture
 def proxy_to():
-    """proxy_to(upstream) -> Proxy, running."""
+    """Return proxy_to(upstream), which returns a running Proxy."""
     with contextlib.ExitStack() as stack:
         yield lambda upstream, *options: stack.enter_context(Proxy(port_of(upstream), *options))
 
 
 def named(upstream):
-    """The URL of an upstream by a name that only a proxy knows."""
+    """Return the upstream's URL with a name that only a proxy can resolve."""
     return upstream.url.replace("127.0.0.1", "upstream.test")
 
 
 @pytest.fixture
 def behind(serve, proxy_to, authority):
-    """`await behind(scheme)` -> (upstream, proxy with a login, the right route)."""
+    """Return behind: `await behind(scheme)` returns (upstream, proxy with a login, the right
+    route)."""
 
     async def begin(scheme="http", script=echo, tls=False, login=LOGIN):
         upstream = await serve(script, **({"ssl": authority.server_context()} if tls else {}))
@@ -72,11 +73,11 @@ async def test_a_tls_upstream_is_asked_through_a_tunnel(client, request_to, behi
     exchange = client.start(request_to(named(upstream), route=route, stream=stream))
     await exchange.head
     assert (exchange.status, exchange.streaming) == (200, stream)
-    # Of the upstream's head, not of the proxy's.
+    # From the upstream's head, not the proxy's.
     assert exchange.header("x-of-the-proxy") is None
     assert exchange.header("x-of-the-upstream") == "1"
     assert proxy.asked == [f"CONNECT {named(upstream).split('/')[2]}"]
-    # What is for the upstream is not told the proxy, nor the other way round.
+    # The proxy does not see the upstream's headers, nor the upstream the proxy's.
     assert b"upstream-key" not in proxy.heads[0]
     assert b"roxy-" not in upstream.requests[0][0]
 
@@ -124,7 +125,7 @@ async def test_the_environment_takes_no_upstream_from_its_proxy(
 
 
 async def test_connections_are_kept_for_their_own_route_alone(client, request_to, behind):
-    """A login of one channel opens nothing for another one."""
+    """One channel's login does not open connections for another channel."""
     upstream, proxy, right = await behind(tls=True)
     for _ in range(3):
         await client.start(request_to(named(upstream), route=right)).head
@@ -134,7 +135,7 @@ async def test_connections_are_kept_for_their_own_route_alone(client, request_to
         error = await failure(client.start(request_to(named(upstream), route=other)))
         assert error.kind == "connect"
     assert upstream.connections == 1
-    # Directly: the same certificate, another connection.
+    # Without the proxy: the same certificate, but another connection.
     await client.start(request_to(upstream.url, route=replace(right, proxy=None))).head
     assert (proxy.connections, upstream.connections) == (3, 2)
 
@@ -145,7 +146,7 @@ async def test_handles_of_routes_serve_no_other(client, request_to, behind):
     await client.start(request_to(upstream.url)).head
     assert len(proxy.asked) == 1 and len(upstream.requests) == 2
     assert b"roxy-" not in upstream.requests[1][0]
-    # Nor is one kept when its connection is not.
+    # A handle is not kept if its connection is not.
     nowhere = Route("http://127.0.0.1:9")
     await failure(client.start(request_to(upstream.url, route=nowhere)))
     assert (client.idle_connections.spare, client.idle_connections.connections) == (0, 2)
@@ -156,7 +157,7 @@ async def test_certificates_of_a_private_authority(client, serve, request_to, au
     other = Authority(tmp_path, "other")
     route = Route(ca_file=str(authority.ca_file))
     await client.start(request_to(upstream.url, route=route)).head
-    # A kept connection is not lent to channels that trust somebody else.
+    # A kept connection is not used for channels that trust another authority.
     for stranger in (None, Route(ca_file=str(other.ca_file))):
         assert (await failure(client.start(request_to(upstream.url, route=stranger)))).kind == "tls"
     await client.start(request_to(upstream.url, route=route)).head

@@ -1,4 +1,4 @@
-"""Bodies on a disk: written in a thread, read as libcurl does, given back."""
+"""Bodies on a disk: written in a thread, read as libcurl reads, deleted afterwards."""
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
