@@ -1,1 +1,1 @@
-"""Pages of who comes in: signing in, the first run, the own account."""
+"""Pages for signing in and for the user's own account."""

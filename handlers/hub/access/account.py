@@ -1,4 +1,4 @@
-"""The account of a user: password, one-time codes, linked accounts, sessions, tokens."""
+"""The user's own account: password, one-time codes, linked accounts, sessions, tokens."""
 
 import re
 import time
@@ -18,9 +18,9 @@ from store.values.pricing import format_money
 Result = TypeVar("Result")
 
 LINKING_COOKIE = "sluice_linking"
-"""The cookie of somebody who has confirmed the password in order to link an account."""
+"""The cookie of a user who has confirmed the password in order to link an account."""
 
-BROWSERS = (  # the first that matches: many also name those below
+BROWSERS = (  # the first match wins: many User-Agents also contain the names below
     ("Edge", re.compile(r"\bEdgA?(?:iOS)?/(\d+)")),
     ("Opera", re.compile(r"\bOPR/(\d+)")),
     ("Samsung Internet", re.compile(r"\bSamsungBrowser/(\d+)")),
@@ -37,7 +37,8 @@ AGENT_CHARS = 40
 
 
 def browser_of(agent: str) -> str:
-    """Return the browser of a User-Agent, as `Firefox 141, Linux`; its beginning when unknown."""
+    """Return the browser of a User-Agent, like `Firefox 141, Linux`, or the beginning of an unknown
+    one."""
     for name, pattern in BROWSERS:
         if match := pattern.search(agent):
             system = next((label for mark, label in SYSTEMS if mark in agent), "")
@@ -52,7 +53,7 @@ class AccountPage(Page):
         await self.page()
 
     async def page(self, section: str = "", problem: str = "", **once: Any) -> None:
-        """Answer with the page. `problem`: of a section; `once`: values of this response alone."""
+        """Render the page. `problem`: shown in `section`; `once`: values for this response only."""
         me = self.me
         nothing = {"token": "", "qr": "", "setup_secret": "", "recovery": (), "link_go": False}
         issued = await self.store(tokens.listed, me.user)
@@ -78,7 +79,7 @@ class AccountPage(Page):
         self.redirect("/account", status=303)
 
     async def check_password(self, password: str) -> None:
-        """Raise Failure when it is not the user's, or when too many were wrong."""
+        """Check the user's password. Raises Failure if it is wrong or too many were wrong."""
 
         async def check() -> people.Person | None:
             return await self.hashing(people.check, self.me.user, password)
@@ -89,7 +90,8 @@ class AccountPage(Page):
     async def check_own_secret(
         self, throttle: Throttle, check: Callable[[], Awaitable[Result | None]]
     ) -> Result | None:
-        """Return the result of a try at a secret; None: wrong. Failure when too many were."""
+        """Return the result of a try at a secret. None: wrong. Raises Failure after too many wrong
+        tries."""
         try:
             return await self.check_secret(throttle, self.me.user, check)
         except TooManyTries as error:
@@ -100,12 +102,12 @@ class AccountPage(Page):
 
 
 class AccountForm(AccountPage):
-    """A form of the page; each section has a path of its own."""
+    """A form of the page. Each section has a path of its own."""
 
     section = ""
 
     async def refuse(self, failure: Failure) -> None:
-        """Answer with the page and the problem of the form's section."""
+        """Render the page with the problem in the form's section."""
         if failure.wait_s:
             self.set_header("Retry-After", str(failure.wait_s))
         await self.page(self.section, self.in_words(failure.message))
@@ -114,7 +116,7 @@ class AccountForm(AccountPage):
         self.redirect("/account", status=303)
 
     def secret(self, name: str) -> str:
-        """Return a password with the blanks at its ends."""
+        """Return a password, including leading and trailing spaces."""
         return self.get_body_argument(name, "", strip=False)
 
 
@@ -129,13 +131,13 @@ class PasswordForm(AccountForm):
         old, new = self.secret("old"), self.secret("new")
         await self.check_password(old)
         await self.hashing(people.change_password, self.me.user, old, new)
-        # This session has ended, too, and gets a new id: whoever has copied the old one is out.
+        # This session has ended, too. Its new id locks out anybody who has copied the old one.
         await sign_in.begin_session(self, self.me.user_id)
         await self.done("password_changed")
 
 
 class OneTimeCodesForm(AccountForm):
-    """Sets one-time codes up, in two steps, and disables them."""
+    """Sets up one-time codes, in two steps, and disables them."""
 
     section = "codes"
 
@@ -183,7 +185,7 @@ class OneTimeCodesForm(AccountForm):
 
 
 class LinksForm(AccountForm):
-    """Links an account of the OpenID provider, and unlinks it."""
+    """Links an account of the OpenID provider and unlinks it."""
 
     section = "links"
 
@@ -196,12 +198,12 @@ class LinksForm(AccountForm):
             return
         await self.check_password(self.secret("password"))
         self.carry(LINKING_COOKIE, sign_in.SIGN_IN_S, session=self.me.session_id)
-        # A link and no redirect: a form may lead to the Hub alone (form-action of the policy).
+        # A link instead of a redirect: the policy's form-action lets a form lead only to the Hub.
         await self.page("links", link_go=True)
 
 
 class LinkRedirect(sign_in.OpenIdRedirect):
-    """GET /account/openid: to the provider, in order to link the account that signs in there."""
+    """GET /account/openid: redirects to the provider, to link the account that signs in there."""
 
     public = False
 
@@ -219,7 +221,7 @@ class LinkRedirect(sign_in.OpenIdRedirect):
 
 
 class SessionsForm(AccountForm):
-    """Ends one session of the user, or all others, then with all tokens."""
+    """Ends one session of the user, or all other sessions together with all tokens."""
 
     async def post(self) -> None:
         session_id = self.get_body_argument("id")
@@ -234,7 +236,7 @@ class SessionsForm(AccountForm):
 
 
 class TokensForm(AccountForm):
-    """Makes and revokes tokens of the JSON API."""
+    """Creates and revokes tokens of the JSON API."""
 
     section = "tokens"
 
@@ -313,7 +315,7 @@ class OwnTokensApi(Api):
 
 
 class OwnTokenApi(Api):
-    """DELETE /api/tokens/ID: revokes it."""
+    """DELETE /api/tokens/ID: revokes the token."""
 
     async def delete(self, token_id: str) -> None:
         me = self.me

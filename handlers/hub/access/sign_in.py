@@ -1,7 +1,8 @@
 """Signing in and out, and the preferences of a browser: theme, language, one-letter shortcuts.
 
-A password, or a provider of OpenID Connect, identifies the user; a one-time code (RFC 6238) follows
-if the user has set one up: SHA-1, six digits, thirty seconds, which all authenticators know.
+A password or a provider of OpenID Connect identifies the user. If the user has set up one-time
+codes (RFC 6238), a code is required next: SHA-1, six digits, 30 seconds, which all authenticators
+support.
 """
 
 import hmac
@@ -26,18 +27,18 @@ from store.hub.people import Person
 from store.hub.sessions import SignedIn
 from store.values.usage_record import rfc3339
 
-REASON_CHARS = 500  # of a provider's in a log line
-SIGN_IN_S = 600  # the life of a cookie of a sign-in
+REASON_CHARS = 500  # of the provider's error, in a log line
+SIGN_IN_S = 600  # how long the cookies of a sign-in are valid
 SECONDS_PER_MINUTE = 60
 HUB_PATH = re.compile(r"/(?:[^/\\\x00-\x20][^\\\x00-\x20]*)?")
-"""A path of the Hub: browsers read `//`, a backslash or a blank in it as another host's."""
+"""A path of the Hub. Browsers may read `//`, a backslash or a space in it as another host's."""
 CODE_COOKIE = "sluice_code"
-"""The cookie of somebody whose password was right and whose one-time code is due."""
+"""The cookie of a user whose password was right and who must enter a one-time code."""
 OPENID_COOKIE = "sluice_openid"
-"""The cookie of somebody who was sent to the provider."""
+"""The cookie of a browser that was sent to the provider."""
 
 PERIOD_S = 30
-DRIFT_PERIODS = 1  # the clock of a phone may be off by so many, each way
+DRIFT_PERIODS = 1  # tolerated clock drift of a phone, in either direction
 ISSUER = "Sluice"
 QR_SCALE = 4
 
@@ -45,7 +46,7 @@ QR_SCALE = 4
 
 
 async def begin_session(page: Page, user_id: str) -> None:
-    """Sign a user in with a new session id, whatever the browser sent before."""
+    """Sign a user in with a new session id, regardless of the browser's cookies."""
     agent = page.request.headers.get("User-Agent", "")
     cookie = await page.store(sessions.begin, user_id, page.address, agent)
     page.set_cookie(SESSION_COOKIE, cookie, httponly=True, samesite="Lax", secure=page.site.secure)
@@ -53,7 +54,7 @@ async def begin_session(page: Page, user_id: str) -> None:
 
 
 async def end_session(handler: HubHandler, me: SignedIn, session_id: str) -> bool:
-    """End a session of a user; False when the user has none of this id."""
+    """End a session of a user. False: the user has no such session."""
     if not await handler.store(sessions.end, me.user_id, session_id):
         return False
     await handler.note("end_session", "user", me.user, session=session_id)
@@ -70,12 +71,12 @@ def session_fields(session: sessions.SessionRow) -> dict[str, Any]:
 
 
 def new_totp_secret() -> str:
-    """Return a secret to share with an authenticator: 160 random bits in base32."""
+    """Return a new secret for an authenticator: 160 random bits in base32."""
     return pyotp.random_base32()
 
 
 def totp_period(secret: str, code: str, now_s: float) -> int | None:
-    """Return the period of a one-time code; None when it is not valid now."""
+    """Return the period of a one-time code. None: the code is not valid now."""
     totp, current = pyotp.TOTP(secret), int(now_s) // PERIOD_S
     digits = "".join(code.split()).encode("utf-8", "surrogatepass")
     for period in range(current - DRIFT_PERIODS, current + DRIFT_PERIODS + 1):
@@ -85,13 +86,13 @@ def totp_period(secret: str, code: str, now_s: float) -> int | None:
 
 
 def totp_uri(secret: str, user: str) -> str:
-    """Return the otpauth:// URI that an authenticator scans."""
+    """Return the otpauth:// URI for an authenticator to scan."""
     return pyotp.TOTP(secret).provisioning_uri(name=user, issuer_name=ISSUER)
 
 
 def qr_code(text: str) -> str:
-    """Draw a text as a QR code, in SVG without style attributes: dark on white in each theme."""
-    # By name: its 1.7 MB are loaded when somebody sets one-time codes up.
+    """Draw a text as a QR code, in SVG without style attributes, dark on white in each theme."""
+    # Imported by name, so that its 1.7 MB are loaded only when somebody sets up one-time codes.
     segno: Any = importlib.import_module("segno")
     code = segno.make(text, error="m", micro=False)
     svg: str = code.svg_inline(
@@ -101,7 +102,7 @@ def qr_code(text: str) -> str:
 
 
 class SignInPage(Page):
-    """/sign-in: the form, and its submission, which redirects to the requested page."""
+    """/sign-in: the form. Its submission redirects to the requested page."""
 
     public = True
 
@@ -135,19 +136,19 @@ class SignInPage(Page):
         await self.let_in(person, self.next_path(), "password")
 
     def refuse_tries(self, wait_s: int, name: str = "") -> None:
-        """Answer that there were too many tries."""
+        """Answer that there were too many wrong tries."""
         self.ended("locked")
         self.set_status(HTTPStatus.TOO_MANY_REQUESTS)
         self.set_header("Retry-After", str(wait_s))
         self.form(name, "sign_in_wait", -(-wait_s // SECONDS_PER_MINUTE))
 
     def ended(self, outcome: Outcome, reason: str = "") -> None:
-        """Count the end of a sign-in."""
+        """Count a finished sign-in."""
         network, now_s = network_of(self.address), time.monotonic()
         self.site.sign_ins.ended(outcome, network, now_s, reason)
 
     async def let_in(self, person: Person, path: str, method: str) -> None:
-        """Begin the session, or request the code first. `method`: for the audit log."""
+        """Begin the session, or ask for the one-time code first. `method`: for the audit log."""
         if await self.store(one_time.is_on, person.id):
             self.carry(
                 CODE_COOKIE,
@@ -163,8 +164,8 @@ class SignInPage(Page):
         await self.enter(person.id, person.name, method, path)
 
     async def enter(self, user_id: str, name: str, method: str, path: str) -> None:
-        """Begin the session of a user, write its audit line, and redirect to a page: administrators
-        on the way home to the first run, until calls can be made."""
+        """Begin the user's session, write its audit line, and redirect to a page. Administrators
+        who would get the home page are redirected to the first run until calls can be made."""
         await begin_session(self, user_id)
         act = audit.Act(name, "sign_in", "user", name, after={"by": method})
         await self.store(audit.write, act)
@@ -174,7 +175,7 @@ class SignInPage(Page):
         self.redirect(path, status=303)
 
     def form(self, name: str = "", problem: str = "", minutes: int = 0) -> None:
-        """Answer with the form."""
+        """Render the form."""
         self.show(
             "sign_in.html",
             name=name,
@@ -192,7 +193,7 @@ class SignInPage(Page):
 
 
 class OneTimeCodePage(SignInPage):
-    """/sign-in/code: the one-time or recovery code of somebody whose password was right."""
+    """/sign-in/code: asks for the one-time or recovery code of a user whose password was right."""
 
     async def get(self) -> None:
         if self.carried(CODE_COOKIE) is None:
@@ -231,7 +232,7 @@ class OneTimeCodePage(SignInPage):
         user_id = pending["id"]
         authenticator = await self.store(one_time.find, self.site.sealing.cipher, user_id)
         if authenticator is None or not authenticator.confirmed:
-            return False  # disabled meanwhile: the user has to sign in again
+            return False  # disabled in the meantime: the user must sign in again
         period = totp_period(authenticator.secret, code, time.time())
         if period is not None:
             return await self.store(one_time.count, user_id, period)
@@ -242,7 +243,8 @@ class OneTimeCodePage(SignInPage):
 
 
 class OpenIdRedirect(SignInPage):
-    """GET /sign-in/openid: to the provider. Only this browser learns the values of the request."""
+    """GET /sign-in/openid: redirects to the provider. Only this browser can read the request's
+    values."""
 
     async def get(self) -> None:
         try:
@@ -265,18 +267,18 @@ class OpenIdRedirect(SignInPage):
         raise Failure(HTTPStatus.METHOD_NOT_ALLOWED, "method_not_allowed", "GET only")
 
     def linking_session(self) -> str:
-        """Return the session that links an account; empty: somebody signs in."""
+        """Return the session whose user links an account, or "" for a sign-in."""
         return ""
 
     def provider(self) -> OpenIdProvider:
-        """Return the provider of the settings. Raises Failure when none is configured."""
+        """Return the provider in the settings. Raises Failure if there is none."""
         provider = provider_of(self.site)
         if provider is None:
             raise Failure(HTTPStatus.NOT_FOUND, "not_found", "no OpenID provider is set up")
         return provider
 
     def fail(self, error: ProviderError) -> None:
-        """Answer that the provider could not be used; the log has the reason."""
+        """Answer that the provider could not be used. The log has the reason."""
         self.ended("provider", str(error)[:REASON_CHARS])
         if self.signed_in is not None:
             self.say(self.words["access.openid_failed"])
@@ -287,7 +289,7 @@ class OpenIdRedirect(SignInPage):
 
 
 class OpenIdCallback(OpenIdRedirect):
-    """GET /sign-in/openid/back: the provider's answer about the user who was sent there."""
+    """GET /sign-in/openid/back: receives the provider's answer about the user."""
 
     async def get(self) -> None:
         provider, request = self.provider(), self.carried(OPENID_COOKIE)
@@ -309,7 +311,7 @@ class OpenIdCallback(OpenIdRedirect):
             return
         person = await self.store(openid_links.find, provider.issuer, subject)
         if person is None:
-            # An administrator needs the subject in order to link the user.
+            # An administrator needs the subject to link the user.
             account = {"issuer": provider.issuer, "subject": subject[:255]}
             name = provider_name(self.site)
             act = audit.Act("nobody", "refuse", "sign-in", name, after=account)
@@ -348,8 +350,8 @@ class SignOutForm(Page):
 
 
 class PreferencesForm(Page):
-    """/preferences: theme, language, one-letter shortcuts, the steps of the
-    set-up, as cookies of the browser."""
+    """/preferences: stores theme, language, one-letter shortcuts and whether the set-up steps are
+    hidden, in cookies."""
 
     public = True
 

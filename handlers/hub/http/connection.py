@@ -1,6 +1,7 @@
-"""A connection of the relay's server as Tornado's handlers know one: heads, pieces, an end.
+"""A connection of the relay's server with the interface that Tornado's handlers expect.
 
-Written bytes wait in the connection's buffer; a handler that flushes waits until there is room.
+Written bytes wait in the connection's buffer. A handler that flushes waits until the buffer has
+room.
 """
 
 import asyncio
@@ -16,53 +17,55 @@ from handlers.http.connection import ClientConnection, Server
 
 # The connection writes these itself.
 _OWN_FIELDS = frozenset({"Content-Length", "Transfer-Encoding", "Connection", "Date", "Server"})
-SEND_PATIENCE_S = 60  # for a client that takes nothing of an answer
+SEND_PATIENCE_S = 60  # for a client that reads nothing of its answer
 _WITHOUT_BODY = (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED)
 
 
 @runtime_checkable
 class Expiring(Protocol):
-    """A delegate that waits for a body."""
+    """A delegate that is waiting for a body."""
 
     def expire(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """Tornado's facts about the peer."""
+    """What Tornado needs to know about the peer."""
 
     remote_ip: str
     protocol: str = "http"
 
 
 class HubConnection(ClientConnection):
-    """One connection of the Hub; `holder`: the address it counts for."""
+    """A connection of the Hub. `holder`: the address that it is counted for."""
 
     SERVER_FIELD = ""
 
     def __init__(self, server: Server, buffer_bytes: int) -> None:
         super().__init__(server, buffer_bytes)
         self.holder = ""
-        self.body_began_s: int | None = None  # a body is on its way
-        self.authenticated = False  # its body comes with a session or a token
+        self.body_began_s: int | None = None  # while a body is being received
+        self.authenticated = False  # the body's sender has a session or a token
         self._full_since_s: int | None = None
         self._on_close: Callable[[], None] | None = None
         self._flushing: asyncio.Future[None] | None = None
 
     @property
     def context(self) -> Context:
-        """The context of Tornado's requests."""
+        """Return the context for Tornado's requests."""
         return Context(self.peer)
 
     @property
     def idle_since_s(self) -> int | None:
-        """Since when it waits for an unauthenticated client; None: a request is being answered."""
+        """Return since when the connection has been waiting for an unauthenticated client. None: a
+        request is being answered, or the client is authenticated."""
         if self.waits_for_head or self.lingers:
             return self.since_s
         return None if self.authenticated else self.body_began_s
 
     def sweep(self, now_s: int, body_s: int) -> None:
-        """End a body that takes longer than `body_s`, and a client that takes nothing."""
+        """Refuse a body that takes longer than `body_s`, and drop a client that reads nothing of
+        its answer."""
         delegate: object = self._delegate
         if self.body_began_s is not None and now_s > self.body_began_s + body_s:
             assert isinstance(delegate, Expiring)
@@ -71,7 +74,7 @@ class HubConnection(ClientConnection):
             self.drop()
 
     def drop(self) -> None:
-        """Close at once; a handler that sends an answer is notified."""
+        """Close at once. A handler that is sending an answer is notified."""
         delegate = self._delegate
         super().drop()
         self._delegate = delegate
@@ -79,11 +82,11 @@ class HubConnection(ClientConnection):
     # ---- for Tornado's handlers ------------------------------------------------------------------
 
     def set_close_callback(self, callback: Callable[[], None] | None) -> None:
-        """Set the function to call when the client has left."""
+        """Set the function to call when the client disconnects."""
         self._on_close = callback
 
     def left(self) -> None:
-        """Call back: the client has left."""
+        """Call the function for disconnected clients."""
         callback, self._on_close = self._on_close, None
         if callback is not None:
             callback()
@@ -94,7 +97,7 @@ class HubConnection(ClientConnection):
         headers: httputil.HTTPHeaders,
         chunk: bytes | None = None,
     ) -> "asyncio.Future[None]":
-        """Send the head of an answer and its first bytes."""
+        """Send an answer's head and its first bytes."""
         assert isinstance(start_line, httputil.ResponseStartLine)
         request, status, length = self._request, start_line.code, headers.get("Content-Length")
         if self.closed or request is None:
@@ -144,11 +147,12 @@ class HubConnection(ClientConnection):
         self._end_flush()
 
     def _flushed(self) -> "asyncio.Future[None]":
-        """Return a future: done when there is room for more; it fails when the client has left."""
+        """Return a future that is done when the buffer has room, and fails if the client has
+        disconnected."""
         future = asyncio.get_running_loop().create_future()
         if self._transport is None or self._transport.is_closing():
             future.set_exception(StreamClosedError())
-            future.exception()  # nobody has to look at it
+            future.exception()  # marks it as retrieved: handlers need not await it
         elif self.full:
             self._end_flush()
             self._flushing, self.on_drained = future, self._end_flush

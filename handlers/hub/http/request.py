@@ -1,7 +1,7 @@
-"""One request on its way in: its body within its limits, then Tornado's handler.
+"""One request as it arrives: its body within the limits, then Tornado's handler.
 
-Unauthenticated clients may send SMALL_BODY_BYTES; for more a session or a token is looked up before
-the body is read.
+Unauthenticated clients may send SMALL_BODY_BYTES. For a larger body, the session or token is looked
+up before the body is read.
 """
 
 import asyncio
@@ -26,9 +26,9 @@ log = logging.getLogger("sluice.hub")
 
 SMALL_BODY_BYTES = 65536  # without a session or a token
 LARGE_BODY_BYTES = 1 << 20  # with a session or a token
-HELD_MAX_BYTES = 32 << 20  # of all bodies that are being received or answered
-HELD_OF_HOLDER_BYTES = HELD_MAX_BYTES // 4  # of an address, or of a user
-RETRY_AFTER_S = 1  # for a body that exceeded the held bytes
+HELD_MAX_BYTES = 32 << 20  # of all bodies being received or answered
+HELD_OF_HOLDER_BYTES = HELD_MAX_BYTES // 4  # of one address or one user
+RETRY_AFTER_S = 1  # after a body for which there was no memory
 
 _REASONS = {
     HTTPStatus.BAD_REQUEST: "the request is malformed",
@@ -41,14 +41,14 @@ _REASONS = {
 
 
 class HeldBytes:
-    """Bytes of bodies in memory, in all and by holder."""
+    """Bytes of bodies in memory, in total and by holder."""
 
     def __init__(self) -> None:
         self.total = 0
         self._by_holder: Counter[str] = Counter()
 
     def take(self, holder: str, size: int) -> bool:
-        """Count bytes; False when they exceed a limit."""
+        """Count bytes. False: they would exceed a limit."""
         own = self._by_holder[holder] + size
         if own > HELD_OF_HOLDER_BYTES or self.total + size > HELD_MAX_BYTES:
             return False
@@ -65,7 +65,7 @@ class HeldBytes:
 
 
 class RequestServer(Protocol):
-    """The server, for its requests."""
+    """The server, as its requests see it."""
 
     site: Site
     app: Application
@@ -88,17 +88,17 @@ class HubRequest:
         self._limit_bytes = SMALL_BODY_BYTES
         self._holder = ""
         self._held_bytes = 0
-        self._admitting: asyncio.Task[None] | None = None  # the loop itself holds no task
+        self._admitting: asyncio.Task[None] | None = None  # the loop's reference is weak
         self._over = False
 
     # ---- for the connection ----------------------------------------------------------------------
 
     def headers_received(self) -> "asyncio.Future[None] | None":
-        """Take the head; return a future when the body has to wait for it."""
+        """Process the request head. Return a future if the body has to wait for it."""
         request, connection = self._request, self._connection
         self._server.begin(connection, request)
         self._holder = connection.holder
-        if connection.closed:  # a limit of connections was reached
+        if connection.closed:  # the connections exceeded a limit
             self._over = True
             return None
         hub = self._server.site.settings.hub
@@ -111,7 +111,7 @@ class HubRequest:
         return None
 
     def data_received(self, chunk: bytes) -> None:
-        """Take a piece of the body."""
+        """Receive a chunk of the body."""
         if self._over:
             return
         size = len(chunk)
@@ -124,7 +124,7 @@ class HubRequest:
             self._body += chunk
 
     def finish(self) -> None:
-        """Run the handler: the body is complete."""
+        """Run the handler, now that the body is complete."""
         self._connection.body_began_s = None
         if self._over:
             return
@@ -144,7 +144,8 @@ class HubRequest:
         self._refuse(HTTPStatus.REQUEST_TIMEOUT)
 
     def on_connection_close(self) -> None:
-        """End: the client is gone, or its request was answered. Idempotent."""
+        """Release the body. Called when the client disconnects or the request was answered.
+        Idempotent."""
         self._over = True
         self._connection.body_began_s = None
         self._body.clear()
@@ -159,7 +160,7 @@ class HubRequest:
         return int(length) if length.isdigit() and len(length) < 20 else LARGE_BODY_BYTES + 1
 
     def _look_up(self) -> "asyncio.Future[None] | None":
-        """Look up the user of a body that may be large."""
+        """Start to authenticate the sender of a body that may be large."""
         headers, announced = self._request.headers, self._announced()
         token = bearer_of(headers.get("authorization", ""))
         cookie = httputil.parse_cookie(headers.get("cookie", "")).get(SESSION_COOKIE, "")
@@ -170,7 +171,7 @@ class HubRequest:
         return self._admitting
 
     async def _admit(self, token: str, cookie: str) -> None:
-        """Raise the limit for a user with a session or a token."""
+        """Raise the limit if the session or token is valid."""
         try:
             user_id = await self._user_id(token, cookie)
         except (StoreUnavailable, Busy):

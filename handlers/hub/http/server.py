@@ -1,9 +1,10 @@
-"""The Hub's server: the relay's, with Tornado's handlers, and limits for unauthenticated clients.
+"""The Hub's server: the relay's server, with Tornado's handlers and limits for unauthenticated
+clients.
 
-Connections are limited in total, so that descriptors suffice for the store and the log, and for
-each address. Beyond a limit the connection that has waited longest for bytes is closed for the new
-one. Behind a trusted proxy the address is the one it reports, from the head of a request to the end
-of its answer.
+The number of connections is limited per address, and in total so that enough file descriptors
+remain for the store and the log. At a limit, a new connection replaces the one that has waited
+longest for bytes. Behind a trusted proxy, connections count for the address that the proxy reports,
+from a request's head to the end of its answer.
 """
 
 import resource
@@ -23,9 +24,9 @@ from handlers.hub.web.throttle import host_of
 
 CONNECTIONS_MAX = 2048
 CONNECTIONS_OF_ADDRESS_MAX = 256
-KEPT_DESCRIPTORS = 256  # for the store's connections, the log, test calls, files
-CONNECTIONS_MIN = 64  # whatever the limit of descriptors is
-PROXY = "a trusted proxy"  # the holder of its connections between two requests
+KEPT_DESCRIPTORS = 256  # reserved for the store's connections, the log, test calls, files
+CONNECTIONS_MIN = 64  # even if the limit of descriptors is lower
+PROXY = "a trusted proxy"  # the holder of a proxy's connections between requests
 
 
 class HubServer(Server):
@@ -35,7 +36,8 @@ class HubServer(Server):
         super().__init__(site.settings.server, lambda request: HubRequest(self, request))
         self.site, self.app = site, app
         self.held = HeldBytes()
-        # By address, those first that have waited longest for a request.
+        # By address. Within an address, the connection that has waited longest for a request is
+        # first.
         self._held: dict[str, dict[HubConnection, None]] = {}
         self._max = connections_max()
 
@@ -65,20 +67,20 @@ class HubServer(Server):
         self._let_go(connection)
 
     def begin(self, connection: HubConnection, request: Request) -> None:
-        """Count a connection for the client that a trusted proxy reports."""
+        """Count the connection for the client that a trusted proxy reports."""
         if connection.holder == PROXY:
             forwarded = request.headers.get("x-forwarded-for")
             client = client_address(connection.peer, forwarded, self.site.trusted)
             self._hold(connection, host_of(client))
 
     def ended(self, connection: HubConnection) -> None:
-        """Count a connection for its peer again: its request has ended."""
+        """Count the connection for its peer again after its request has ended."""
         if connection in self._connections:
             proxy = self.site.trusts(connection.peer)
             self._hold(connection, PROXY if proxy else connection.holder)
 
     def _hold(self, connection: HubConnection, holder: str) -> None:
-        """Count a connection for an address; beyond its limit close one."""
+        """Count a connection for an address. At the address's limit, close one."""
         self._let_go(connection)
         connection.holder = holder
         held = self._held.setdefault(holder, {})
@@ -93,11 +95,11 @@ class HubServer(Server):
             self._held.pop(connection.holder, None)
 
     def _make_room(self, newest: HubConnection, holder: str) -> None:
-        """Drop the connection of an address that has waited longest for bytes; the newest when all
-        of them are being answered."""
+        """Drop the connection of an address that has waited longest for bytes, or the newest if all
+        are being answered."""
         waiting = (held for held in self._held[holder] if held.idle_since_s is not None)
         oldest = next(waiting, newest)
-        self.closed(oldest)  # it no longer counts
+        self.closed(oldest)  # no longer counted
         oldest.drop()
 
     # ---- for the process -------------------------------------------------------------------------
@@ -110,7 +112,7 @@ class HubServer(Server):
 
 
 def connections_max() -> int:
-    """Return the number of connections within the limit of descriptors."""
+    """Return the maximum number of connections under the limit of file descriptors."""
     descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if descriptors == resource.RLIM_INFINITY:
         return CONNECTIONS_MAX

@@ -1,1 +1,1 @@
-"""Keys, with the set-up of clients."""
+"""Keys and the set-up of clients."""

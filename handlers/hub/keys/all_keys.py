@@ -1,4 +1,5 @@
-"""Keys of all users: listed, found by a leaked secret, enabled, disabled and revoked."""
+"""Keys of all users: listing them, finding one by a leaked secret, enabling, disabling,
+revoking."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -18,11 +19,11 @@ from store.values.pricing import format_money
 from store.values.usage_record import rfc3339, rfc3339_or_none
 
 ACTIVE, DISABLED, EXPIRED, REVOKED = "active", "disabled", "expired", "revoked"
-USER = "user"  # the value of `back` in forms of the page of a user
+USER = "user"  # the value of `back` in forms on a user's page
 
 
 def state_of(key: UserKey, at_ms: int) -> str:
-    """Return the state of a key for administrators: whether it opens the gateway at all."""
+    """Return the state of a key for administrators: whether the gateway accepts it at all."""
     own = key.key
     if own.revoked_ms is not None:
         return REVOKED
@@ -32,7 +33,8 @@ def state_of(key: UserKey, at_ms: int) -> str:
 
 
 def to_plain(key: UserKey, at_ms: int) -> dict[str, Any]:
-    """Return a key as JSON; `spent` is of the window of its limit, without a limit of the month."""
+    """Return a key as JSON. `spent` is the spend in its limit's window, or in the month without a
+    limit."""
     own = key.key
     return {
         "id": own.id,
@@ -53,13 +55,13 @@ def to_plain(key: UserKey, at_ms: int) -> dict[str, Any]:
 
 
 def filter_of(handler: HubHandler, text: str) -> Filter:
-    """Return the filter of a query; `text` names the argument with the text."""
+    """Return the filter in the query. `text`: the name of the argument with the text."""
     argument = handler.get_query_argument
     return Filter(argument("user", "").strip(), argument(text, "").strip())
 
 
 async def find(handler: HubHandler, secret: object) -> UserKey:
-    """Return the key of a secret. Raises Failure."""
+    """Return the key that has a secret. Raises Failure."""
     if not isinstance(secret, str) or not 0 < len(secret := secret.strip()) <= MAX_SECRET_CHARS:
         message = f"secret must be the whole secret, of at most {MAX_SECRET_CHARS} characters"
         raise invalid("secret", message)
@@ -68,19 +70,19 @@ async def find(handler: HubHandler, secret: object) -> UserKey:
 
 
 async def switch(handler: HubHandler, key_id: str, *, enabled: bool, reason: str = "") -> UserKey:
-    """Enable or disable a key; its owner sees the reason. Raises Failure."""
+    """Enable or disable a key. The owner sees the reason. Raises Failure."""
     await handler.store(keys.set_key_enabled, key_id, enabled, handler.me.user, reason)
     return await handler.store(all_keys.show, key_id, now_ms())
 
 
 async def revoke(handler: HubHandler, key_id: str, reason: str = "") -> UserKey:
-    """Revoke a key for good; its owner sees the reason. Raises Failure."""
+    """Revoke a key permanently. The owner sees the reason. Raises Failure."""
     await handler.store(keys.revoke, key_id, handler.me.user, reason)
     return await handler.store(all_keys.show, key_id, now_ms())
 
 
 def reason_of(body: Mapping[str, Any]) -> str:
-    """Read why a key is stopped. Raises Failure."""
+    """Return why a key is disabled or revoked. Raises Failure."""
     reason = body.get("reason", "")
     if not isinstance(reason, str):
         raise invalid("reason", "reason must be a string")
@@ -133,7 +135,7 @@ class AllKeysPage(AdminPage):
         await self.show_keys()
 
     async def show_keys(self, problem: str = "") -> None:
-        """Answer with the list; `problem`: why the key of a secret was not found."""
+        """Render the list. `problem`: why no key was found for a secret."""
         paging, key_filter, at_ms = self.paging(), filter_of(self, "search"), now_ms()
         keys_page = await self.store(all_keys.page, key_filter, paging.limit, paging.after, at_ms)
         items, following = keys_page
@@ -158,7 +160,7 @@ class KeyAction(ActionPage):
 
 
 class FindKeyPage(KeyAction, AllKeysPage):
-    """Finds the key of a secret, and leads to its row."""
+    """Finds the key that has a secret, and redirects to its row."""
 
     async def post(self) -> None:
         try:
@@ -171,7 +173,7 @@ class FindKeyPage(KeyAction, AllKeysPage):
 
 
 class SwitchKeyPage(KeyAction):
-    """Enables and disables a key; the toast takes it back."""
+    """Enables and disables a key. The toast has an Undo."""
 
     async def post(self, key_id: str, action: str) -> None:
         enabled = action == "enable"
@@ -181,7 +183,7 @@ class SwitchKeyPage(KeyAction):
 
 
 class RevokeKeyPage(ConfirmationPage):
-    """Revokes a key when its name is typed."""
+    """Revokes a key after its name was typed."""
 
     async def prepare_question(self, key_id: str) -> None:
         key = await self.store(all_keys.show, key_id, now_ms())
@@ -203,12 +205,13 @@ def label_of(key: UserKey) -> str:
 
 
 def path_back(handler: AdminPage, key: UserKey) -> str:
-    """Return the path of the page that a form stood on: that of the key's user, or the list."""
+    """Return the path of the page that a form was sent from: the page of the key's user, or the
+    list."""
     if handler.get_argument("back", "") == USER:
         return path_of("users", key.user) + "#keys"
     return path_of_user(key)
 
 
 def path_of_user(key: UserKey) -> str:
-    """Return the path of the list of the keys of a key's user."""
+    """Return the path of the list with the keys of a key's user."""
     return address(path_of("keys"), user=key.user)

@@ -1,4 +1,4 @@
-"""The forms of a key: create, change, rotate, revoke. A secret is in one response alone."""
+"""The forms of a key: create, change, rotate, revoke. A secret is shown only once."""
 
 import re
 from collections.abc import Mapping
@@ -25,14 +25,14 @@ from store.values.times import NEVER, WINDOWS
 OVERLAPS = (keys.OVERLAP_S, 3600, 0)
 ENV_NAME = "SLUICE_API_KEY"
 EXPIRIES: Mapping[str, int] = {"1": 1, "30": 30, "90": 90}
-"""Choices of the form, in days from now; besides them never, and a date."""
+"""The form's choices, in days from now. It also offers "never" and a date."""
 LIMIT_WINDOWS = (NEVER, *WINDOWS)
 NUMBERS = ("rpm", "tpm", "concurrency")
 FIELDS = (
     *("name", "group", "expires", "date", "expires_at", "limit", "limit_window", "models"),
     *("networks", *NUMBERS, "version"),
 )
-_PLACES = {**{name: name for name in FIELDS}, "expires_at": "date"}  # of problems in the form
+_PLACES = {**{name: name for name in FIELDS}, "expires_at": "date"}  # where the form shows each field's problem
 _SEPARATORS = re.compile(r"[\s,;]+")
 _NUMBER = re.compile(r"[0-9]{1,19}")  # more digits than any limit has
 _UNSAFE_IN_FILE_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
@@ -41,7 +41,8 @@ _INSTANT = Instant()
 
 @dataclass(frozen=True, slots=True)
 class KeyForm:
-    """The fields of a form; `problems` has a sentence for each wrong field, "" is about all."""
+    """The fields of a form. `problems`: a sentence for each wrong field; "" is for the whole
+    form."""
 
     fields: Mapping[str, str] = field(default_factory=dict)
     problems: Mapping[str, str] = field(default_factory=dict)
@@ -59,7 +60,8 @@ NEW_KEY = KeyForm({"group": "default", "expires": "never", "limit_window": "mont
 
 
 def values_of(fields: Mapping[str, str], at_ms: int) -> dict[str, object]:
-    """Return document values of a form; what cannot be read stays text, which is then refused."""
+    """Return the document's values for a form. Unreadable values stay text, which is refused
+    later."""
     values: dict[str, object] = {
         "group": fields["group"],
         "expires_at": _expires_at(fields, at_ms),
@@ -75,8 +77,8 @@ def values_of(fields: Mapping[str, str], at_ms: int) -> dict[str, object]:
 
 
 def fields_of(values: Mapping[str, Any]) -> dict[str, str]:
-    """Return the fields of the form of a key from its document values; the form shows only the day
-    of an expiry, and sends the moment, too."""
+    """Return the form's fields for a key's document values. The form shows only the date of an
+    expiry, but also submits the exact time."""
     expires_at = values["expires_at"] or ""
     return {
         "name": values["name"],
@@ -118,11 +120,11 @@ class KeyFormPage(KeyHandler, Page):
         return await self.store(self.owner.show, key_id)
 
     def fields(self) -> dict[str, str]:
-        """Return the fields that were sent."""
+        """Return the submitted fields."""
         return {name: self.get_body_argument(name, "") for name in FIELDS}
 
     async def stored_fields(self, key: OwnKey, **merged: Any) -> dict[str, str]:
-        """Return the fields of a stored key's form, with these values in place of its own."""
+        """Return the fields for the form of a stored key. `merged`: values that replace its own."""
         values = key_to_plain(key, now_ms(), self.site.base_url)
         version = await self.store(self.owner.version, key)
         return {**fields_of({**values, **merged}), "version": version}
@@ -130,7 +132,8 @@ class KeyFormPage(KeyHandler, Page):
     async def form(
         self, form: KeyForm, key: OwnKey | None = None, outdated: Outdated | None = None
     ) -> None:
-        """Answer with the form of a new or an existing key; `outdated`: what it has missed."""
+        """Render the form of a new or existing key. `outdated`: changes made since the form was
+        opened."""
         groups = await self.store(key_groups)
         allowed = await self.store(groups_for_keys, self.me.user_id, admin=self.me.admin)
         if key is not None and key.group and key.group not in allowed:
@@ -146,7 +149,7 @@ class KeyFormPage(KeyHandler, Page):
         )
 
     async def refuse(self, failure: Failure, key_id: str = "") -> None:
-        """Answer with the form as it was sent and its problem."""
+        """Render the form again, as it was submitted, with its problem."""
         if failure.status_code not in (400, 403, 409):
             raise failure
         key = await self.key(key_id) if key_id else None
@@ -164,7 +167,7 @@ class KeyFormPage(KeyHandler, Page):
         await self.form(KeyForm(fields, problems), key)
 
     async def show_secret(self, key_id: str, secret: str, *, rotated: bool = False) -> None:
-        """Answer with a secret, this once."""
+        """Render the page that shows a secret, once."""
         key = await self.key(key_id)
         group = (await self.store(key_groups)).get(key.group)
         offers = await self.store(offers_of, key)
@@ -228,7 +231,7 @@ class RotateKeyForm(KeyFormPage):
 
 
 class RevokeKeyForm(KeyFormPage):
-    """/keys/ID/revoke: ends a key for good, confirmed by its name."""
+    """/keys/ID/revoke: revokes a key permanently after its name was typed."""
 
     async def get(self, key_id: str) -> None:
         self.show("keys/revoke.html", key=await self.key(key_id), differs=False)
@@ -245,7 +248,7 @@ class RevokeKeyForm(KeyFormPage):
 
 
 class KeyAction(KeyFormPage):
-    """A button of a key; its path redirects to the key."""
+    """A button of a key. A GET of its path redirects to the key."""
 
     async def get(self, key_id: str, action: str) -> None:
         await self.key(key_id)
@@ -277,7 +280,8 @@ class DismissPathsAction(KeyAction):
 
 
 class EnvFile(KeyFormPage):
-    """/keys/env: a new secret as a file; without a script a browser can save none."""
+    """/keys/env: downloads a new secret as a file, since a browser without script cannot create
+    files."""
 
     async def get(self) -> None:
         self.redirect("/keys", status=303)

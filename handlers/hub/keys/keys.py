@@ -1,7 +1,7 @@
-"""A user's own keys: the list, the page of a key, and the JSON API; never the keys of others.
+"""A user's own keys: the list, the page of a key, and the JSON API; never other users' keys.
 
-A key is made and changed by the same editor as with commands, in the name of its owner; ownership,
-and the groups in which the owner may have keys, are checked here.
+Keys are created and changed with the same editor as by commands, with their owner as the actor.
+This module checks the ownership, and the groups in which the owner may have keys.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -40,12 +40,12 @@ from store.values.usage_record import rfc3339, rfc3339_or_none
 PAGE_KEYS = 50
 API_KEYS, API_KEYS_MAX = 100, 200
 MAX_OVERLAP_S = 30 * 24 * 3600
-MAX_KEYS = 500  # of a member that are not revoked
+MAX_KEYS = 500  # of a member, without revoked ones
 FIELDS = frozenset({"name", *KINDS["key"].fields})
 AGENT_WORDS, AGENT_CHARS = 3, 60
 MEASURES = ("cost", "calls", "tokens")
 COLUMNS = ("group", "spent", "models", "last_used", "expires")
-"""The columns that can be hidden, in their order; key and state stay."""
+"""The columns that can be hidden, in order. The key and its state are always visible."""
 
 # ---- states --------------------------------------------------------------------------------------
 
@@ -64,11 +64,11 @@ STATES: Mapping[str, str] = {
 }
 """The states of a key, each with its shape."""
 WORKING = frozenset({ACTIVE, NEAR_LIMIT, WRONG_BASE_URL, REPLACED})
-"""States in which a call with the key may succeed."""
+"""States in which calls with the key may succeed."""
 
 
 def state_of(key: OwnKey, at_ms: int, base_url: str) -> str:
-    """Return the state of a key: why it does not work, or its most urgent problem."""
+    """Return the state of a key: why it does not work, or else its most urgent problem."""
     if key.revoked_ms is not None:
         return REVOKED
     if not key.enabled:
@@ -85,7 +85,7 @@ def state_of(key: OwnKey, at_ms: int, base_url: str) -> str:
 
 
 def misdirected(key: OwnKey, base_url: str) -> tuple[Noticed, Diagnosis] | None:
-    """Return the newest wrong path of a key that another base URL would fix."""
+    """Return the newest wrong path requested with a key that another base URL would fix."""
     for path in key.wrong:
         diagnosis = diagnose(path.path, base_url)
         if diagnosis.use is not None:
@@ -95,14 +95,14 @@ def misdirected(key: OwnKey, base_url: str) -> tuple[Noticed, Diagnosis] | None:
 
 @dataclass(frozen=True, slots=True)
 class KeyFilter:
-    """The keys of a list; revoked ones only by their state."""
+    """A filter of keys. Revoked ones match only if their state is asked for."""
 
     search: str = ""
     state: str = ""
     group: str = ""
 
     def matches(self, key: OwnKey, state: str) -> bool:
-        """Return whether a key of this state matches."""
+        """Return whether a key in this state matches."""
         if self.state != state and (self.state or state == REVOKED):
             return False
         if self.group and key.group != self.group:
@@ -116,7 +116,7 @@ class KeyFilter:
 def matching_keys(
     own: Iterable[OwnKey], key_filter: KeyFilter, at_ms: int, base_url: str
 ) -> list[OwnKey]:
-    """Return the keys that match, in their order."""
+    """Return the matching keys, in the given order."""
     return [key for key in own if key_filter.matches(key, state_of(key, at_ms, base_url))]
 
 
@@ -135,14 +135,14 @@ def client_of(agent: str | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class KeyOwner:
-    """The owner of keys, who makes and changes them, and the secrets that seal them."""
+    """The owner of keys, who creates and changes them, with the secrets needed for that."""
 
     me: SignedIn
     sealing: Sealing
 
     def make(self, db: peewee.Database, values: Mapping[str, object]) -> MadeKey:
-        """Make a key of these fields of the document's `[[key]]`. Raises Failure: an unknown field,
-        a group that is not for its owner, a name that exists; Refused."""
+        """Create a key with these fields of the document's `[[key]]`. Raises Refused; Failure for
+        an unknown field, a group that is not open to the owner, or a name that exists."""
         me = self.me
         _check_fields(values)
         if "name" not in values:
@@ -164,8 +164,8 @@ class KeyOwner:
         values: Mapping[str, object],
         version: str | None = None,
     ) -> OwnKey:
-        """Change some fields of a key, and return it. `version`: the one that is changed, None:
-        any. Raises as `make`; NotFound; Outdated."""
+        """Change fields of a key and return it. `version`: the version that the change is based on;
+        None: any. Raises the errors of `make`; NotFound; Outdated."""
         _check_fields(values)
         key = self.show(db, key_id)
         if key.revoked_ms is not None:
@@ -178,8 +178,8 @@ class KeyOwner:
         return self.show(db, key_id)
 
     def rotate(self, db: peewee.Database, key_id: str, overlap_s: object = None) -> str:
-        """Return a new secret of a key; the old one works for another `overlap_s`. Raises NotFound,
-        Refused, Failure for an overlap out of range."""
+        """Return a new secret for a key. The old one remains valid for `overlap_s`. Raises
+        NotFound; Refused; Failure for an overlap out of range."""
         own_keys.owner_of(db, self.me.user_id, key_id)
         if overlap_s is None:
             overlap_s = keys.OVERLAP_S
@@ -190,13 +190,13 @@ class KeyOwner:
         return keys.rotate(db, key_id, rotation, self.me.user)
 
     def enable(self, db: peewee.Database, key_id: str, enabled: bool) -> OwnKey:
-        """Enable or disable a key, and return it. Raises NotFound; Refused when it is revoked."""
+        """Enable or disable a key and return it. Raises NotFound; Refused if the key is revoked."""
         own_keys.owner_of(db, self.me.user_id, key_id)
         keys.set_key_enabled(db, key_id, enabled, self.me.user)
         return self.show(db, key_id)
 
     def revoke(self, db: peewee.Database, key_id: str) -> OwnKey:
-        """Revoke a key for good, and return it. Raises NotFound."""
+        """Revoke a key permanently and return it. Raises NotFound."""
         own_keys.owner_of(db, self.me.user_id, key_id)
         keys.revoke(db, key_id, self.me.user)
         return self.show(db, key_id)
@@ -218,7 +218,7 @@ class KeyHandler(HubHandler):
 
     @property
     def owner(self) -> KeyOwner:
-        """Return the owner of the keys."""
+        """Return the signed-in user as the owner of keys."""
         return KeyOwner(self.me, self.site.sealing)
 
 
@@ -229,8 +229,8 @@ def _check_fields(values: Mapping[str, object]) -> None:
 
 
 def _check_group(db: peewee.Database, me: SignedIn, group: object) -> None:
-    """Raise Failure for a group in which a member may have no keys, whether it exists or not; for
-    an administrator the editor checks that it exists."""
+    """Raise Failure if a member may not have keys in the group, whether or not it exists. For
+    administrators the editor checks that it exists."""
     if me.admin:
         return
     allowed = groups_for_keys(db, me.user_id, admin=False)
@@ -247,7 +247,7 @@ ORDERS: Mapping[str, tuple[bool, Callable[[OwnKey], tuple[object, ...]]]] = {
     LAST_USED: (True, lambda key: (key.last_use.at_ms if key.last_use else 0, key.created_ms)),
     "expires": (False, lambda key: (key.expires_ms is None, key.expires_ms or 0, key.name)),
 }
-"""The orders of a page's keys: whether the greatest comes first, and by what."""
+"""The orders of the keys on a page: whether the greatest comes first, and the sort key."""
 
 
 class KeyListPage(Page):
@@ -290,7 +290,7 @@ class KeyListPage(Page):
         )
 
     def _query(self, **changed: str) -> str:
-        """Return the address of the list with other filters."""
+        """Return the URL of the list with changed filters."""
         names = ("search", "state", "group", "sort", "hide")
         fields = {name: self.get_query_argument(name, "") for name in names} | changed
         return address("/keys", **fields)
@@ -299,7 +299,7 @@ class KeyListPage(Page):
 def _misdirected_keys(
     own: Sequence[OwnKey], at_ms: int, base_url: str
 ) -> list[tuple[OwnKey, Noticed, Diagnosis]]:
-    """Return the keys of clients with a wrong base URL, each with its newest wrong path."""
+    """Return the keys whose clients use a wrong base URL, each with its newest wrong path."""
     return [
         (key, *wrong)
         for key in own
@@ -340,7 +340,7 @@ class KeyPage(Page):
 
 
 def _stop_of(db: peewee.Database, user: str, key: OwnKey) -> KeyStop | None:
-    """Return which other user has stopped a key, and why; None: nobody, or its owner."""
+    """Return who stopped a key and why, if it was not the owner. None otherwise."""
     if key.enabled and key.revoked_ms is None:
         return None
     stop = stops_of(db, user, [key.name]).get(key.name)
@@ -348,14 +348,14 @@ def _stop_of(db: peewee.Database, user: str, key: OwnKey) -> KeyStop | None:
 
 
 def measure(sums: CallSums, by: str) -> Decimal:
-    """Return one of MEASURES."""
+    """Return the sum for one of MEASURES."""
     return Decimal(getattr(sums, by))
 
 
 def chart_columns(
     days: Mapping[str, CallSums], by: str, at_ms: int, key_id: str, language: str
 ) -> Sequence[Column]:
-    """Return a column for each of the last KEY_DAYS, also for those without a call."""
+    """Return a column for each of the last KEY_DAYS days, including days without calls."""
     today = datetime.fromtimestamp(at_ms / 1000, UTC).date()
     columns = []
     for back in range(KEY_DAYS - 1, -1, -1):
@@ -371,7 +371,7 @@ def chart_columns(
 
 
 def key_to_plain(key: OwnKey, at_ms: int, base_url: str) -> dict[str, Any]:
-    """Return the JSON of a key: the fields of its entry in the document, then its state and use."""
+    """Return a key as JSON: the fields of its entry in the document, then its state and use."""
     return {
         "id": key.id,
         "name": key.name,
@@ -401,7 +401,7 @@ def key_to_plain(key: OwnKey, at_ms: int, base_url: str) -> dict[str, Any]:
 
 
 def last_use_to_plain(key: OwnKey) -> dict[str, Any] | None:
-    """Return the last use of a key; None: it was never used."""
+    """Return the last use of a key as JSON. None: it was never used."""
     last = key.last_use
     if last is None:
         return None
@@ -409,7 +409,7 @@ def last_use_to_plain(key: OwnKey) -> dict[str, Any] | None:
 
 
 def group_to_plain(group: KeyGroup) -> dict[str, Any]:
-    """Return a group for the form of a new key."""
+    """Return a group as JSON, for the form of a new key."""
     return {
         "name": group.name,
         "multiplier": format_multiplier(group.multiplier_ppm),

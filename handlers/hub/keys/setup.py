@@ -1,9 +1,9 @@
 """Client set-up: snippets with real values, the check of a base URL, the test call; pages and their
 JSON API.
 
-A test call is a real one, as a key of its user by a grant (handlers.hub.web.relay_calls): charged
-and recorded as any other. The secret of a key is asked for by the page's script alone, which puts
-it into the snippets: it never comes here.
+A test call is a real call as a key of the user, with a grant (handlers.hub.web.relay_calls). It is
+charged and recorded like any other. The secret of a key never gets here: the page's script asks the
+user for it and inserts it into the snippets.
 """
 
 import re
@@ -36,7 +36,7 @@ from store.values.pricing import format_money
 from store.values.usage_record import MONEY_CODES
 
 NO_SECRET = "YOUR_API_KEY"
-"""Stands in snippets where the secret belongs; the page's script puts it there."""
+"""The placeholder for the secret in snippets, which the page's script replaces."""
 RECORD_FIELDS = (
     *("id", "outcome", "status", "error_code", "error_message", "model", "input_tokens"),
     *("output_tokens", "billed_to", "ttft_ms", "duration_ms"),
@@ -49,12 +49,12 @@ FIRST_CLIENT = next(iter(CLIENTS))
 # ---- snippets ------------------------------------------------------------------------------------
 
 Piece = tuple[str, str]
-"""A class of the style sheet, "" for none, and a text."""
+"""A class of the style sheet ("" for none) and a text."""
 
 
 @dataclass(frozen=True, slots=True)
 class MarkedSnippet:
-    """A snippet cut into pieces."""
+    """A snippet split into pieces."""
 
     title: str
     pieces: Sequence[Piece]
@@ -70,19 +70,19 @@ class ClientPanel:
 
     @property
     def ends(self) -> str:
-        """The name of the texts about the end of its base URL: a kind of client, or a link."""
+        """Return the name of the texts about how its base URL ends: a kind of client, or a link."""
         return self.client.ends or self.kind.name
 
     @property
     def wrong_path(self) -> str:
-        """The path that it would request with the base URL of a whole endpoint."""
+        """Return the path that the client would request if its base URL were a whole endpoint."""
         appends = "/responses" if self.client.family == "responses" else self.kind.appends
         return f"/v1/messages{appends}"
 
 
 @dataclass(frozen=True, slots=True)
 class SnippetValues:
-    """The values of snippets."""
+    """The values to insert into snippets."""
 
     base_url: str
     secret: str
@@ -90,7 +90,7 @@ class SnippetValues:
 
 
 def panels(base_url: str, secret: str, model_of: Callable[[str], str | None]) -> list[ClientPanel]:
-    """Return a panel for each client; `model_of`: the model for a family."""
+    """Return a panel for each client. `model_of`: returns the model for a family."""
     return [
         ClientPanel(
             client,
@@ -113,7 +113,7 @@ def _systems(client: str, values: SnippetValues) -> list[tuple[str, str, Sequenc
 
 
 def cut(text: str, values: SnippetValues) -> list[Piece]:
-    """Cut a text into pieces, of which secrets and other values are marked."""
+    """Split a text into pieces, marking secrets and other values."""
     classes = {values.secret: "secret-value", values.base_url + "/v1": "value"}
     classes |= {values.base_url: "value"}
     if values.model:
@@ -128,7 +128,7 @@ def cut(text: str, values: SnippetValues) -> list[Piece]:
 
 @dataclass(frozen=True, slots=True)
 class SetupTest:
-    """A test call and its usage record, if it left one. `text`: of the model, or the body of an
+    """A test call with its usage record, if it has one. `text`: the model's text, or the body of an
     error."""
 
     client: str
@@ -139,11 +139,11 @@ class SetupTest:
 
     @property
     def of_money(self) -> bool:
-        """Tell whether the wallet explains more than the channel status."""
+        """Return whether the wallet explains the failure better than the channel status."""
         return self.record is not None and self.record["error_code"] in MONEY_CODES
 
     def to_plain(self) -> dict[str, Any]:
-        """Return the JSON of a test call."""
+        """Return the test call as JSON."""
         answer = self.answer
         return {
             "status": answer.status,
@@ -157,8 +157,8 @@ class SetupTest:
 
 
 async def run_test(handler: HubHandler, client: str, model: str, key_id: str) -> SetupTest:
-    """Make a test call as a key of the user, by a grant. Failure: unknown client, no model, no such
-    key, too many calls."""
+    """Make a test call as a key of the user. Raises Failure for an unknown client, no model, an
+    unknown key, or too many running calls."""
     if client not in CLIENTS:
         raise invalid("client", f"client is one of {', '.join(CLIENTS)}")
     if not key_id:
@@ -171,7 +171,7 @@ async def run_test(handler: HubHandler, client: str, model: str, key_id: str) ->
         model = native_model(offers, family, LOSSES) or ""
     if not model:
         raise invalid("model", "model is missing")
-    # A path takes no slash of a name.
+    # A slash in a model's name must not become part of the path.
     name = quote(model, safe="") if family == "generate_content" else model
     path, headers, body = sample_request(family, "", name, MAX_TOKENS)
     keyless = {name: value for name, value in headers.items() if name == "anthropic-version"}
@@ -192,20 +192,20 @@ async def run_test(handler: HubHandler, client: str, model: str, key_id: str) ->
 
 
 def offers_of(db: peewee.Database, key: OwnKey) -> list[Offer]:
-    """Return what a key can call."""
+    """Return the models that a key can call."""
     offering = load_offering(db, now_ms(), [key.group], LOSSES, figures_of=())
     return offering.callable_offers(key.group, key.models)
 
 
 class SetupPage(Page):
-    """/setup: the chosen client, key and model stand in its address. Without a model each client
-    gets one that is native to it."""
+    """/setup: client, key and model are arguments of the query. Without a model, each client gets
+    one that is native to its family."""
 
     async def get(self) -> None:
         await self.page()
 
     async def page(self, test: SetupTest | None = None, failure: Failure | None = None) -> None:
-        """Answer with the page, after a test call with its result."""
+        """Render the page. `test`: the result of a test call."""
         at_ms, base = now_ms(), self.site.base_url
         own = await self.store(own_keys.owned, self.me.user_id, at_ms)
         working = [key for key in own if state_of(key, at_ms, base) in WORKING]
@@ -241,7 +241,7 @@ class SetupPage(Page):
 
 
 class SetupTestForm(SetupPage):
-    """/setup/test: makes a test call, and answers with the page."""
+    """/setup/test: makes a test call and renders the page."""
 
     async def get(self) -> None:
         self.redirect("/setup", status=303)
@@ -270,7 +270,7 @@ class CheckUrlApi(Api):
 
 
 def check_to_plain(result: Check) -> dict[str, Any]:
-    """Return the JSON of a check."""
+    """Return a check as JSON."""
     return {
         "problem": result.problem,
         "verdicts": [
@@ -287,8 +287,8 @@ def check_to_plain(result: Check) -> dict[str, Any]:
 
 
 class SetupTestApi(Api):
-    """POST /api/setup/test: {"key", "model", "client"}; without a model one native to the
-    client."""
+    """POST /api/setup/test: {"key", "model", "client"}. Without a model, one native to the client
+    is called."""
 
     async def post(self) -> None:
         body = self.body()
