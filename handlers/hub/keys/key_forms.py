@@ -32,7 +32,7 @@ FIELDS = (
     *("name", "group", "expires", "date", "expires_at", "limit", "limit_window", "models"),
     *("networks", *NUMBERS, "version"),
 )
-_PLACES = {**{name: name for name in FIELDS}, "expires_at": "date"}  # where the form shows each field's problem
+_PLACES = {**{name: name for name in FIELDS}, "expires_at": "date"}  # of problems in the form
 _SEPARATORS = re.compile(r"[\s,;]+")
 _NUMBER = re.compile(r"[0-9]{1,19}")  # more digits than any limit has
 _UNSAFE_IN_FILE_NAMES = re.compile(r"[^A-Za-z0-9._-]+")

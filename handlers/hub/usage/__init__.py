@@ -1,1 +1,1 @@
-"""Usage: lists of calls, one call."""
+"""Usage: lists and sums of calls, the page of one call."""

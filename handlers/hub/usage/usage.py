@@ -1,4 +1,4 @@
-"""The pages of usage: the calls of a user or of everybody, or their sums by groups; live tails."""
+"""The pages of usage: the calls of a user or of everybody, or their sums by group; live tails."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -28,17 +28,17 @@ CHARTS: Mapping[str, Mapping[str, str]] = {
     "cost": {"cost": "c3"},
     "first_byte": {"p50": "c1", "p95": "c2"},
 }
-"""The charts of all calls, and the tones of their parts by name."""
+"""The charts of all calls, with the tone of each part."""
 
 PAGE_ROWS, MORE_ROWS = 50, 100
 KINDS_SHOWN = 6
 TICKS = 8
-TAIL_ROWS = 50  # of one message
+TAIL_ROWS = 50  # in one message
 CHART_HEIGHT = 112
 
 
 class UsagePage(UsageBar):
-    """/usage: the calls of the user; with `of=all`, for administrators, everybody's."""
+    """/usage: the calls of the user; with `of=all`, those of everybody, for administrators."""
 
     async def get(self) -> None:
         if await self.redirected():
@@ -58,7 +58,7 @@ class UsagePage(UsageBar):
         self.show("usage/list.html", **self.row_values(), **values, missing=missing)
 
     async def load(self, filters: Filters, at_ms: int) -> usage_page.UsageView:
-        """Read the calls, and the sums of all unless these take long."""
+        """Read the calls, and the sums over all matching calls unless these take long."""
         after, searched_ms = cursor_of(self), None
         sort = self.get_query_argument("sort", "") or None
         part = usage_page.UsagePart(PAGE_ROWS if after is None else MORE_ROWS, after, sort)
@@ -82,7 +82,7 @@ class UsagePage(UsageBar):
         return replace(view, searched_ms=searched_ms)
 
     def row_values(self) -> dict[str, Any]:
-        """Return the template values of rows, also of those of the live tail."""
+        """Return the template values for rows, including those of the live tail."""
         hidden = self.get_query_argument("hide", "").split(",")
         return {
             "everybody": self.everybody,
@@ -92,7 +92,7 @@ class UsagePage(UsageBar):
         }
 
     def page_values(self, filters: UsageFilters, view: usage_page.UsageView) -> dict[str, Any]:
-        """Return the template values of the list of calls."""
+        """Return the template values for the list of calls."""
         chart = self.get_query_argument("chart", "calls")
         chart = chart if chart in CHARTS else "calls"
         limit = PAGE_ROWS if cursor_of(self) is None else MORE_ROWS
@@ -155,18 +155,18 @@ def _parts(bar: sums.SumsBar, chart: str) -> tuple[float, ...]:
 
 
 class AdminUsagePage(UsagePage):
-    """/admin/usage: the page of everybody's calls by another address."""
+    """/admin/usage: everybody's calls, another URL for `/usage?of=all`."""
 
     admin = True
 
     @property
     def everybody(self) -> bool:
-        """Tell that everybody's calls are shown."""
+        """Return True: everybody's calls are shown."""
         return True
 
 
 class UsageTail(LiveTail, UsagePage):
-    """/usage/tail: rows of the table for new calls, as server-sent events."""
+    """/usage/tail: table rows of new calls, as server-sent events."""
 
     _row_values: Mapping[str, Any] = {}
 
@@ -178,7 +178,7 @@ class UsageTail(LiveTail, UsagePage):
         await self.serve_tail(TailViewer(filters.filters, self.me.user_id))
 
     def messages(self, rows: Sequence[Row], missed: int) -> bytes:
-        """Return an event with the newest rows, the newest first, and the number of all."""
+        """Return an event with the newest rows, newest first, and the number of all new calls."""
         newest = [*reversed(rows)][:TAIL_ROWS]
         html = self.render_string(
             "usage/rows.html", rows=newest, words=self.words, **self._row_values
@@ -188,4 +188,4 @@ class UsageTail(LiveTail, UsagePage):
 
 
 class AdminUsageTail(UsageTail, AdminUsagePage):
-    """/admin/usage/tail: the same of everybody's calls."""
+    """/admin/usage/tail: the same for everybody's calls."""

@@ -1,4 +1,4 @@
-"""Usage in the JSON API: calls, sums, errors by kind, exports and live tails."""
+"""Usage in the JSON API: calls, sums, errors by kind, exports and the live tail."""
 
 import functools
 from collections.abc import Sequence
@@ -24,19 +24,19 @@ from store.values.usage import TOKEN_COUNTS
 from store.values.usage_record import FIELDS, rfc3339
 
 API_CALLS, API_CALLS_MAX = 100, 1000
-API_SEARCH_S = 0.2  # for calls of one page; `next` goes on with the following ones
-LAST_DAY = "24h"  # the span of errors unless a time is given
+API_SEARCH_S = 0.2  # for the calls of one page; `next` continues the search
+LAST_DAY = "24h"  # the span of errors by default
 
 
 class UsageApiBase(Api):
     """The base of the endpoints of usage."""
 
     def query(self) -> dict[str, list[str]]:
-        """Return the query of the request by name."""
+        """Return the values of the query by name."""
         return {name: self.get_query_arguments(name) for name in self.request.query_arguments}
 
     async def read_filters(self, *other_names: str, **defaults: str) -> Filters:
-        """Read the filters of the request; `defaults` stand for missing ones."""
+        """Read the filters of the request. `defaults`: values for missing ones."""
         query = {**{name: [text] for name, text in defaults.items()}, **self.query()}
         filters = await self.store(
             read_filters, self.me, query, everybody=self.me.admin, other_names=other_names
@@ -44,7 +44,7 @@ class UsageApiBase(Api):
         return filters.filters
 
     async def require_few(self, by: Sequence[str], filters: Filters) -> None:
-        """Refuse sums for which too many calls would have to be read."""
+        """Raise Failure if the sums would have to read too many calls."""
         most = usage_page.READ_AT_MOST
         if await self.store(calls_to_read, by, filters) > most:
             text = f"these sums are made from the calls themselves, of at most {most:,}"
@@ -52,7 +52,7 @@ class UsageApiBase(Api):
 
 
 class UsageApi(UsageApiBase):
-    """GET /api/usage: calls, the last begun first."""
+    """GET /api/usage: calls, latest start first."""
 
     async def get(self) -> None:
         limit, after = self.number("limit", API_CALLS, API_CALLS_MAX), cursor_of(self)
@@ -63,8 +63,8 @@ class UsageApi(UsageApiBase):
 
 
 class UsageStatsApi(UsageApiBase):
-    """GET /api/usage/stats: sums by day, hour, key_id, model and so on; with `compare` also of the
-    span before, with `format` as a file."""
+    """GET /api/usage/stats: sums by day, hour, key_id, model and other dimensions. With `compare`,
+    also those of an earlier span; with `format`, as a file."""
 
     async def get(self) -> None:
         by = [name for name in self.get_query_argument("by", "day,model").split(",") if name]
@@ -98,7 +98,7 @@ class UsageStatsApi(UsageApiBase):
         return await self.store(stats, by, filters, order)
 
     def _before(self, filters: Filters) -> Filters | None:
-        """Return the filters of the span that is compared with, of UTC days; None: with none."""
+        """Return the filters of the span to compare with, in UTC days. None: no comparison."""
         comparison = self.get_query_argument("compare", "")
         if not comparison:
             return None
@@ -116,7 +116,7 @@ class UsageStatsApi(UsageApiBase):
 
 
 class UsageErrorsApi(UsageApiBase):
-    """GET /api/usage/errors: of the last 24 hours unless a time is given."""
+    """GET /api/usage/errors: errors by kind, of the last 24 hours by default."""
 
     async def get(self) -> None:
         defaults = {} if "until" in self.query() else {"since": LAST_DAY}
@@ -127,7 +127,7 @@ class UsageErrorsApi(UsageApiBase):
 
 
 class UsageExportApi(UsageApiBase):
-    """GET /api/usage/export?format=csv|ndjson: in order of the calls' start."""
+    """GET /api/usage/export?format=csv|ndjson: all calls in order of their start."""
 
     async def get(self) -> None:
         exports.requested_format(self)
@@ -138,7 +138,8 @@ class UsageExportApi(UsageApiBase):
 
 
 class UsageTailApi(LiveTail, UsageApiBase):
-    """GET /api/usage/tail: a record for each new call; `missed` for those that were too many."""
+    """GET /api/usage/tail: an event for each new call, and `missed` events with the number of calls
+    that did not fit."""
 
     async def get(self) -> None:
         filters = await self.read_filters()

@@ -1,6 +1,5 @@
-"""The filter bar of the pages of usage: their address with its filters, the span with its panel of
-dates, the box that finds calls.
-"""
+"""The filter bar of the pages of usage: the page's URL with its filters, the time span with its
+date picker, and the box that finds calls."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, tzinfo
@@ -32,45 +31,45 @@ MENU_FILTERS = (
     *("stream", "min_duration_ms", "request_id", "client_request_id", "upstream_request_id"),
     "trace_id",
 )
-"""The filters of the menu, in their order."""
+"""The filters in the menu, in order."""
 
 PAGE_FIELDS = (
     *("after", "chart", "hide", "sort", "of", "by", "per", "compare", "pick", "month", "wait"),
     "search",
 )
-"""Fields of the page's address that are no filters."""
+"""Fields of the page's query other than filters."""
 PASSING_FIELDS = ("after", "pick", "month", "wait", "search")
-"""Those that links of the page leave out."""
+"""Fields that the page's links leave out."""
 _SPAN = ("since", "until")
 KEYS_LISTED = 200
 SEARCH_CHARS = 256
 
 
 class UsageBar(Page):
-    """The base of the pages of usage. `problems`: of filters, the text and what is wrong with it;
-    `days_zone`: the zone of the days of their sums, once the filters are read."""
+    """The base of the pages of usage. `problems`: by filter, its text and what is wrong with it.
+    `days_zone`: the zone whose days the sums use; set when the filters are read."""
 
     problems: Mapping[str, tuple[str, str]] = {}
     days_zone: tzinfo = UTC
 
     @property
     def everybody(self) -> bool:
-        """Tell whether everybody's calls are shown."""
+        """Return whether everybody's calls are shown."""
         return self.me.admin and self.get_query_argument("of", "") == "all"
 
     @property
     def by(self) -> str:
-        """The dimension of the groups; empty: there are none."""
+        """Return the dimension of the groups, or "" without groups."""
         by = self.get_query_argument("by", "")
         return by if by in GROUPS and (self.everybody or by not in ADMIN_GROUPS) else ""
 
     @property
     def waits(self) -> bool:
-        """Tell whether the page waits for sums that take long."""
+        """Return whether the page waits for sums that take long."""
         return bool(self.get_query_argument("wait", ""))
 
     async def redirected(self) -> bool:
-        """Lead on to the address that a search, or the fields of the span, mean."""
+        """Redirect to the URL for a submitted search or date picker. Return whether it did."""
         text = self.get_query_argument("search", "")[:SEARCH_CHARS].strip()
         if text:
             everybody = self.everybody
@@ -105,7 +104,7 @@ class UsageBar(Page):
 
     @property
     def query(self) -> dict[str, list[str]]:
-        """The filters and fields of the request that this page knows; others are ignored."""
+        """Return the filters and fields of the query that this page knows. Others are ignored."""
         allowed = [
             name
             for name in (*NAMES, *SINGLE, *PAGE_FIELDS)
@@ -118,8 +117,9 @@ class UsageBar(Page):
         }
 
     async def read_filters(self) -> UsageFilters:
-        """Read the filters: of the last 24 hours unless a time is given. A filter that cannot be is
-        left out, and among `problems`; days are those of `days_zone`."""
+        """Read the filters, of the last 24 hours by default. An invalid filter is ignored and added
+        to `problems`. Days are those of the viewer's zone or, if the sums have none for it, UTC;
+        sets `days_zone`."""
         query = {name: values for name, values in self.query.items() if name not in PAGE_FIELDS}
         problems = dict(self.problems)
         zone = self.zone
@@ -151,7 +151,7 @@ class UsageBar(Page):
         return await self.store(read_filters, self.me, texts, everybody=self.everybody)
 
     async def _tells_days(self, filters: UsageFilters, zone: tzinfo) -> bool:
-        """Return whether the sums of this page can be by days of a zone."""
+        """Return whether this page's sums can be computed for days of a zone."""
         at_ms = now_ms()
         since_ms, until_ms = filters.filters.since_ms, filters.filters.until_ms or at_ms
         short = since_ms is not None and until_ms - since_ms <= SHORT_MS
@@ -161,7 +161,7 @@ class UsageBar(Page):
         return await self.store(tells_days, by, filters.filters, at_ms, zone)
 
     def link(self, **changes: str | None) -> str:
-        """Return the address of this page with other filters, from its first call on."""
+        """Return the URL of this page with changed filters, starting at its first call."""
         fields = {
             name: ",".join(values)
             for name, values in self.query.items()
@@ -177,7 +177,7 @@ class UsageBar(Page):
         return f"/usage?{urlencode(fields, safe=',:/')}" if fields else "/usage"
 
     def span_of(self, filters: UsageFilters) -> usage_dates.Span:
-        """Return the span of the page as its address has it."""
+        """Return the time span in the page's URL."""
         query = self.query
         since, until = ((query.get(name) or [""])[0] for name in ("since", "until"))
         if filters.query.get("since") == ["24h"]:
@@ -186,7 +186,7 @@ class UsageBar(Page):
         return usage_dates.Span(since, until, *ends, self.days_zone)
 
     async def bar_values(self, filters: UsageFilters) -> dict[str, Any]:
-        """Return the template values of the filter bar, which all pages of usage have."""
+        """Return the template values for the filter bar, which all pages of usage have."""
         query = filters.query
         keys: list[str] = []
         if not self.everybody:
@@ -196,7 +196,7 @@ class UsageBar(Page):
             like = await self.store(search.models_like, text)
         export = {name: ",".join(values) for name, values in query.items()}
         if self.me.admin and not self.everybody:
-            export["user"] = self.me.user  # the API shows administrators everybody's calls
+            export["user"] = self.me.user  # for administrators, the API covers everybody's calls
         return {
             "by": self.by,
             "dimensions": [by for by in GROUPS if self.everybody or by not in ADMIN_GROUPS],
@@ -215,14 +215,14 @@ class UsageBar(Page):
 
     @staticmethod
     def _shown(filters: UsageFilters) -> dict[str, list[str]]:
-        """Return the filters that chips and fields show, but the span."""
+        """Return the filters to show as chips and fields, without the time span."""
         texts = {name: values for name, values in filters.query.items() if name not in _SPAN}
         if filters.filters.min_duration_ms is not None:
             texts["min_duration_ms"] = [duration_text(filters.filters.min_duration_ms)]
         return texts
 
     def _dates(self, span: usage_dates.Span) -> dict[str, Any]:
-        """Return the template values of the panel of dates."""
+        """Return the template values for the date picker."""
         now = datetime.now(self.days_zone)
         first = None if span.since_ms is None else local(span.since_ms, span.zone)
         last = now if span.until_ms is None else local(span.until_ms - 1, span.zone)
@@ -251,7 +251,8 @@ class UsageBar(Page):
         }
 
     def _choices(self, keys: Sequence[str]) -> dict[str, Sequence[tuple[str, str]]]:
-        """Return the filters of the menu with their choices (none: any text)."""
+        """Return the filters of the menu with their choices; a filter without choices takes any
+        text."""
         words = self.words
         choices: dict[str, Sequence[tuple[str, str]]] = {
             "outcome": [(outcome, words["codes.outcome_" + outcome]) for outcome in OUTCOMES],

@@ -1,8 +1,9 @@
-"""One call: its row in tables, its record as a user may see it, and its page with its attempts on a
-line of time.
+"""One call: its table row, its record as a user may see it, and its page with its attempts on a
+timeline.
 
-An administrator sees all of a record. That of a member has no channel, upstream name, upstream id
-or node; its attempts have no channel, and the condition in place of the upstream's message.
+An administrator sees the whole record. A member's record has no channel, upstream model, upstream
+id, node or upstream cost; its attempts have no channel, and an error condition instead of the
+upstream's message.
 """
 
 import json
@@ -38,11 +39,11 @@ from store.values.usage_record import (
 
 AXIS_PARTS = 4
 LANE_PX, TOP_PX = 36, 26
-LATE_PERCENT = 55.0  # from here on texts stand left of their position
-LONG_PERCENT = 75.0  # an attempt so long has its name at its beginning
-NAME_CHARS = 22  # of a channel on the line
-FLOW_UNITS = 1000  # the width of the drawing of the flow line
-STEP_UNITS = 28  # of it for the step down to the next attempt
+LATE_PERCENT = 55.0  # from here on, texts are left of their position
+LONG_PERCENT = 75.0  # an attempt at least this long has its name at its start
+NAME_CHARS = 22  # of a channel on the timeline
+FLOW_UNITS = 1000  # the width of the flow line's drawing
+STEP_UNITS = 28  # of FLOW_UNITS, for the step down to the next attempt
 
 MEMBER_HIDDEN = ("channel", "upstream_model", "upstream_request_id", "node", "upstream_cost")
 _MEMBER_ATTEMPT_FIELDS = ("status", "error", "ms", "dropped")
@@ -56,7 +57,7 @@ CONDITIONS: Mapping[str, str] = {
     "reset_before_head": "upstream_error",
     "ca_file": "channel_misconfigured",
 }
-"""Failures of a transfer, each with the condition in the client's error."""
+"""The error condition in the client's error, by failure of a transfer."""
 
 # ---- rows of tables ------------------------------------------------------------------------------
 
@@ -64,11 +65,11 @@ COLUMNS = (
     *("endpoint", "user", "key", "channel", "cost", "in", "cached", "out", "first", "total"),
     *("speed", "tries"),
 )
-"""The columns that can be hidden, in their order; time, result and model stay."""
+"""The columns that can be hidden, in order. Time, result and model are always visible."""
 
 EVERYBODY_COLUMNS = ("user", "channel")
 TOKEN_COLUMNS = ("in", "cached", "out", "first")
-"""Columns in whose place a failed call has its reason."""
+"""Columns that a failed call's reason replaces."""
 
 
 def visible_columns(hidden: list[str], *, everybody: bool) -> list[str]:
@@ -82,72 +83,73 @@ def visible_columns(hidden: list[str], *, everybody: bool) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class CallRow:
-    """A call as its row in a table."""
+    """A call as a table row."""
 
     row: Mapping[str, Any]
     words: Mapping[str, str]
 
     @property
     def failed(self) -> bool:
-        """Tell whether nothing was delivered: its reason takes the place of its tokens."""
+        """Return whether nothing was delivered, so that the reason replaces the tokens."""
         return self.row["outcome"] not in ("ok", "client_gone") and not self.output
 
     @property
     def upstreams_fault(self) -> bool:
-        """Tell whether its reason is emphasised."""
+        """Return whether the reason is emphasised."""
         return formats.is_upstream_fault(self.row["outcome"])
 
     @property
     def shape(self) -> str:
-        """The shape of its result."""
+        """Return the shape of the result."""
         return formats.shape_of(self.row["outcome"])
 
     @property
     def result(self) -> str:
-        """The text of its result."""
+        """Return the text of the result."""
         return self.words["codes.outcome_" + self.row["outcome"]]
 
     @property
     def reason(self) -> str:
-        """The reason of its failure in short."""
+        """Return a short reason of the failure."""
         code, message = self.row["error_code"], self.row["error_message"]
         return formats.failure_reason(self.words, code, message) or ""
 
     @property
     def status(self) -> int | str:
-        """The HTTP status that was sent."""
+        """Return the HTTP status that was sent."""
         return "–" if self.row["status"] is None else int(self.row["status"])
 
     @property
     def endpoint(self) -> str:
-        """The path, shortened to its operation if it has a model."""
+        """Return the path, shortened to its operation if it contains a model."""
         path = str(self.row["endpoint"])
         return "…:" + path.rpartition(":")[2] if "{model}:" in path else path
 
     @property
     def cost(self) -> str:
-        """The cost as decimal text."""
+        """Return the cost as decimal text."""
         return format_money(self.row["cost_nanos"])
 
     @property
     def input(self) -> int:
-        """Input tokens that no cache had, of all modalities."""
+        """Return the input tokens of all modalities that were not read from a cache."""
         return int(self.row["input_tokens"] + self.row["more_input_tokens"])
 
     @property
     def cached(self) -> int:
-        """Input tokens that a cache had, of all modalities."""
+        """Return the input tokens of all modalities that were read from a cache."""
         return int(self.row["cache_read_tokens"] + self.row["more_cache_read_tokens"])
 
     @property
     def output(self) -> int:
-        """Output tokens of all modalities, with those of reasoning."""
+        """Return the output tokens of all modalities, including reasoning."""
         own = self.row["output_tokens"] + self.row["reasoning_tokens"]
         return int(own + self.row["more_output_tokens"])
 
     @property
     def speed(self) -> int | None:
-        """Tokens a second from the first byte on; None: no stream, or one too short to tell."""
+        """Return the tokens per second after the first byte. None: not a stream, or too short to
+        tell."""
         first_ms, total_ms = self.row["ttft_ms"], self.row["duration_ms"]
         if not self.row["stream"] or first_ms is None or total_ms is None or not self.output:
             return None
@@ -155,17 +157,17 @@ class CallRow:
 
     @property
     def tries(self) -> int:
-        """The number of its attempts."""
+        """Return the number of attempts."""
         return len(json.loads(self.row["attempts"] or "[]"))
 
 
-# ---- attempts on a line of time ------------------------------------------------------------------
+# ---- attempts on a timeline ----------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class AttemptLane:
-    """An attempt on the line of time; positions in percent of the whole. `label`: its end in words;
-    `detail`: the reason of its failure, empty without one or when only its status is known."""
+    """An attempt on the timeline. Positions are percentages of the whole. `label`: how it ended;
+    `detail`: why it failed, empty if it did not or only its status is known."""
 
     name: str
     begin: float
@@ -178,19 +180,19 @@ class AttemptLane:
 
     @property
     def short_name(self) -> str:
-        """Its name on the line, where no more of it has room."""
+        """Return the name, truncated to fit on the timeline."""
         return self.name if len(self.name) <= NAME_CHARS else self.name[: NAME_CHARS - 1] + "…"
 
     @property
     def long(self) -> bool:
-        """Tell whether its name fits at its beginning and its label at its end."""
+        """Return whether the name fits at the lane's start and the label at its end."""
         return self.end - self.begin >= LONG_PERCENT
 
 
 def attempt_details(row: Mapping[str, Any], words: Mapping[str, str]) -> list[str]:
-    """Return why each attempt of a call failed, as anybody may know it: the condition and never the
-    upstream's message. The last one, if it has no condition of an upstream, has the message of the
-    caller's error. Empty for one that succeeded."""
+    """Return why each attempt of a call failed, in a form that every user may see: the error
+    condition, never the upstream's message. If the last attempt has no upstream condition, it has
+    the message of the client's error. Empty for a successful attempt."""
     attempts = json.loads(row["attempts"] or "[]")
     errors = [attempt.get("error") for attempt in attempts]
     details = [_condition(words, error) for error in errors]
@@ -209,7 +211,7 @@ def _condition(words: Mapping[str, str], error: str | None) -> str:
 def attempt_lanes(
     row: Mapping[str, Any], words: Mapping[str, str], *, admin: bool
 ) -> list[AttemptLane]:
-    """Return the attempts of a call; a member sees no names of channels."""
+    """Return the attempts of a call. Members do not see the names of channels."""
     attempts = json.loads(row["attempts"] or "[]")
     whole_ms = max(row["duration_ms"] or 0, sum(attempt.get("ms", 0) for attempt in attempts), 1)
     details = attempt_details(row, words)
@@ -229,7 +231,7 @@ def attempt_lanes(
 def _end_of(
     row: Mapping[str, Any], attempt: Mapping[str, Any], words: Mapping[str, str], duration_ms: int
 ) -> tuple[str, str]:
-    """Return the shape at the end of an attempt, and its label."""
+    """Return the shape and the label at the end of an attempt."""
     error, status = attempt.get("error"), attempt.get("status")
     condition = CONDITIONS.get(error or "", error)
     text = str(status) if status else formats.code_word(words, condition) or ""
@@ -242,7 +244,8 @@ def _end_of(
 
 
 def flow_path(lanes: Sequence[AttemptLane]) -> str:
-    """Return the flow line in FLOW_UNITS: along each attempt, then a step down to the next."""
+    """Return the SVG path of the flow line, in FLOW_UNITS: along each attempt, then a step down to
+    the next one."""
     parts = []
     for number, lane in enumerate(lanes):
         end = lane.end * FLOW_UNITS / 100
@@ -258,14 +261,14 @@ def flow_path(lanes: Sequence[AttemptLane]) -> str:
 
 
 def time_axis(row: Mapping[str, Any]) -> list[tuple[float, str]]:
-    """Return positions in percent and their seconds."""
+    """Return the axis labels: positions in percent with their seconds."""
     whole_ms = row["duration_ms"] or 0
     parts = range(AXIS_PARTS + 1)
     return [(100 * n / AXIS_PARTS, f"{whole_ms * n / AXIS_PARTS / 1000:,.2f}") for n in parts]
 
 
 def public_record(row: Mapping[str, Any], *, admin: bool) -> dict[str, Any]:
-    """Return the public form of a row: all fields; hidden ones are None."""
+    """Return the public form of a row. It has all fields; hidden ones are None."""
     record = to_public(row)
     if admin:
         return record
@@ -280,8 +283,8 @@ def public_record(row: Mapping[str, Any], *, admin: bool) -> dict[str, Any]:
 
 
 def find_call(db: peewee.Database, me: SignedIn, call_id: str) -> dict[str, Any]:
-    """Return the call with an id, also with an id of its client, or for administrators of its
-    vendor; for a member an own one. `refunds`: the ledger lines that gave its cost back. Raises
+    """Return a call by its own id or its client's id; for administrators also by the vendor's id.
+    Members only find their own calls. `refunds`: the ledger lines that refunded its cost. Raises
     NotFound."""
     for row in find(db, call_id):
         own = row["user_id"] == me.user_id and call_id in (row["id"], row["client_request_id"])
@@ -291,7 +294,7 @@ def find_call(db: peewee.Database, me: SignedIn, call_id: str) -> dict[str, Any]
 
 
 class CallApi(Api):
-    """GET /api/usage/ID, with the lines of its cost and its refunds."""
+    """GET /api/usage/ID: a call with the lines of its cost and its refunds."""
 
     async def get(self, call_id: str) -> None:
         row = await self.store(find_call, self.me, call_id)
@@ -301,8 +304,9 @@ class CallApi(Api):
 
 @dataclass(frozen=True, slots=True)
 class CostLine:
-    """A part of a cost, its numbers as text: a meter with its unit unless that is plain, or another
-    model with its counts as `note`. `unpriced`: it had no price; then the amount may be 0."""
+    """A part of a cost, with numbers as text. `label`: a meter, or another model, then with its
+    counts as `note`. `unit`: empty for the usual units. `unpriced`: there was no price, so the
+    amount may be 0."""
 
     label: str
     count: str
@@ -314,7 +318,7 @@ class CostLine:
 
 
 def cost_table(row: dict[str, Any], words: Mapping[str, str]) -> tuple[list[CostLine], str]:
-    """Return the parts of a cost and what had no price, and their sum."""
+    """Return the parts of a cost, including what had no price, and their sum."""
     parts, receipt = cost_lines(row), receipt_fields(row)
     decimals = max((len(part["amount"].partition(".")[2]) for part in parts), default=0)
     unpriced = {entry["meter"]: entry["count"] for entry in receipt["unpriced"]}
@@ -350,8 +354,8 @@ def _counts_in_words(words: Mapping[str, str], counts: Mapping[str, int]) -> str
 
 
 def _feature_word(words: Mapping[str, str], name: str) -> str:
-    """Return the word for what had no price and no line of its own: a meter of another model, a
-    condition of service, a feature."""
+    """Return the text for something that had no price and no line of its own: a meter of another
+    model, a condition of service, or a feature."""
     condition, _, value = name.partition(".")
     form = words.get(f"meter.when_{condition}") if value else words.get(f"meter.{name}")
     return form.format(value=value).capitalize() if form else name
@@ -360,7 +364,8 @@ def _feature_word(words: Mapping[str, str], name: str) -> str:
 def load_call(
     db: peewee.Database, me: SignedIn, call_id: str, at_ms: int
 ) -> tuple[dict[str, Any], int]:
-    """Read a call, and the number of the user's with its error in the last day. NotFound."""
+    """Return a call, and the number of its user's calls with the same error in the last day. Raises
+    NotFound."""
     row = find_call(db, me, call_id)
     if not row["error_code"]:
         return row, 0
@@ -370,7 +375,7 @@ def load_call(
 
 
 class CallPage(Page):
-    """/usage/ID, also as a drawer over the list."""
+    """/usage/ID, also shown as a drawer over the list."""
 
     async def get(self, call_id: str) -> None:
         me, words = self.me, self.words
@@ -418,7 +423,8 @@ def _others_link(row: Mapping[str, Any], me: SignedIn) -> str:
 
 
 def _trace_link(row: Mapping[str, Any], *, admin: bool) -> str:
-    """Return the address of the trace's calls about this time: no index has traces."""
+    """Return the URL of the trace's calls within an hour of this one. The time is bounded because
+    no index covers traces."""
     begin_ms, end_ms = (row["started_ms"] + ms for ms in (-HOUR_MS, HOUR_MS))
     times = {"since": rfc3339(begin_ms), "until": rfc3339(end_ms)}
     of = "all" if admin else ""
@@ -435,7 +441,7 @@ def _upstream_cost(row: Mapping[str, Any]) -> str | None:
 
 
 def _margin_percent(row: Mapping[str, Any]) -> float | None:
-    """Return the part of the cost that is left to the operator; None: not known, or no cost."""
+    """Return the operator's share of the cost in percent. None: unknown, or no cost."""
     cost_nanos, upstream_nanos = row["cost_nanos"], row["upstream_nanos"]
     if upstream_nanos is None or not cost_nanos:
         return None
@@ -448,7 +454,7 @@ def _charges(row: Mapping[str, Any]) -> Sequence[tuple[str, str]]:
 
 
 def _refundable(row: Mapping[str, Any]) -> str:
-    """Return what the wallet paid and was not given back, as decimal text; empty: nothing."""
+    """Return what the wallet paid and was not refunded, as decimal text. Empty: nothing."""
     charges = charges_from_json(row["charges"])
     paid = sum(charge.amount_nanos for charge in charges if charge.to == WALLET)
     left = paid - sum(parse_money(line["amount"]) for line in row["refunds"])
@@ -456,7 +462,7 @@ def _refundable(row: Mapping[str, Any]) -> str:
 
 
 def _help(row: Mapping[str, Any], words: Mapping[str, str]) -> str:
-    """Return the advice for the code, else for the outcome."""
+    """Return the advice for the error code or, without one, for the outcome."""
     if row["outcome"] == "ok":
         return ""
     ends = {"refused": "do_refused", "client_gone": "do_client_gone"}

@@ -1,8 +1,8 @@
-"""The span of a page of usage: its presets, fields and calendar, and the span that it is compared
-with. Days are those of a zone, the viewer's where sums tell them.
+"""The time span of a page of usage: presets, date fields, the calendar, and the span that it is
+compared with. Days are those of a time zone: the viewer's if the sums support it.
 
-In an address a span is `since` and `until`: a length before now (24h), a day (2026-11-21, from its
-first moment on; as an end up to its first moment), or RFC 3339.
+In a URL a span is `since` and `until`, each one of: a length before now (24h), a day (2026-11-21,
+meaning its start), or RFC 3339.
 """
 
 import re
@@ -19,8 +19,8 @@ LENGTHS = ("1h", "6h", "24h", "7d", "30d")
 CALENDAR = ("today", "yesterday", "this_week", "this_month", "last_month")
 COMPARISONS = ("previous", "month")
 PANEL_FIELDS = ("from_day", "from_time", "to_day", "to_time")
-"""Fields of the panel's form, which become `since` and `until`."""
-WHOLE_DAYS_FROM = 3  # longer spans begin with a day
+"""Fields of the date picker's form, which become `since` and `until`."""
+WHOLE_DAYS_FROM = 3  # longer spans begin at the start of a day
 _DAYS = re.compile(r"(\d{1,4})d", re.ASCII)
 _DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _FIRST_YEAR, _LAST_YEAR = 2000, 9998
@@ -29,7 +29,7 @@ _MIDNIGHT = "00:00"
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """A span with a name; `until` None: up to now."""
+    """A named span. `until` None: up to now."""
 
     name: str
     since: str
@@ -38,7 +38,7 @@ class Preset:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A span in an address, read in a zone. `until_ms` None: up to now."""
+    """A span as in the URL, and its ends in a time zone. `until_ms` None: up to now."""
 
     since: str
     until: str
@@ -48,7 +48,7 @@ class Span:
 
 
 def calendar_presets(today: date) -> list[Preset]:
-    """Return the spans of the calendar, as seen on a day."""
+    """Return the presets relative to the calendar (this week, last month, …) on a day."""
     week = today - timedelta(today.weekday())
     month = today.replace(day=1)
     last_month = (month - timedelta(1)).replace(day=1)
@@ -67,8 +67,8 @@ def calendar_presets(today: date) -> list[Preset]:
 
 
 def in_zone(text: str, zone: tzinfo, at_ms: int) -> str:
-    """Return a day of an address, or a length of several days before a moment, as the moment at
-    which its first day begins in a zone, RFC 3339; any other text as it is."""
+    """Return the start in a zone of a day, or of the first day of a length in days, as RFC 3339.
+    Any other text is returned unchanged."""
     day = day_of_text(text)
     if (days := _DAYS.fullmatch(text)) and int(days[1]) > WHOLE_DAYS_FROM:
         day = local(at_ms, zone).date() - timedelta(int(days[1]))
@@ -76,7 +76,7 @@ def in_zone(text: str, zone: tzinfo, at_ms: int) -> str:
 
 
 def day_of_text(text: str) -> date | None:
-    """Return the day that a text is; None: none between the years that pages take."""
+    """Return the date in a text. None: it is no date, or outside the supported years."""
     try:
         day = date.fromisoformat(text) if _DAY.fullmatch(text) else None
     except ValueError:
@@ -85,7 +85,7 @@ def day_of_text(text: str) -> date | None:
 
 
 def chip_text(words: Mapping[str, str], span: Span, now: datetime, language: str) -> str:
-    """Return the words of a span: its preset's with its days, or its ends."""
+    """Return the text for a span: its preset's name with its days, or its ends."""
     if span.since in LENGTHS and not span.until:
         return words[f"usage.span_{span.since}"]
     for preset in calendar_presets(now.date()):
@@ -100,7 +100,7 @@ def chip_text(words: Mapping[str, str], span: Span, now: datetime, language: str
 
 
 def ends_text(since_ms: int | None, until_ms: int | None, now: datetime, language: str) -> str:
-    """Return the first and last day of a span, 1 – 27 Nov; of a part of a day its hours, too."""
+    """Return the first and last day of a span (1 – 27 Nov), with times if it has partial days."""
     zone = now.tzinfo or UTC
     first = None if since_ms is None else local(since_ms, zone)
     last = now if until_ms is None else local(until_ms, zone)
@@ -120,7 +120,7 @@ def ends_text(since_ms: int | None, until_ms: int | None, now: datetime, languag
 
 
 def days_text(since_ms: int, until_ms: int, now: datetime, language: str) -> str:
-    """Return the days of a span, without hours where it is longer than two of them."""
+    """Return the days of a span, without times if it is longer than two days."""
     if until_ms - since_ms > 2 * DAY_MS:
         zone = now.tzinfo or UTC
         first = local(since_ms, zone).date()
@@ -135,8 +135,8 @@ def _moment(at: datetime, now: datetime, language: str, *, whole: bool) -> str:
 
 
 def submitted(fields: Mapping[str, str], zone: tzinfo, now: datetime) -> dict[str, str | None]:
-    """Return `since` and `until` of the fields of the panel's form. ValueError with the name of a
-    field: it is no day or time, or the span would end before it begins."""
+    """Return `since` and `until` for the submitted fields of the date picker. Raises ValueError
+    with the name of a field that is no day or time, or whose span would be empty."""
     ends: list[datetime | None] = []
     for end in ("from", "to"):
         day_value, time_value = fields.get(f"{end}_day", ""), fields.get(f"{end}_time", "")
@@ -169,7 +169,8 @@ def _address(at: datetime) -> str:
 
 @dataclass(frozen=True, slots=True)
 class CalendarDay:
-    """A day of a month: `place` is first, last, only, in or nothing; future ones are no links."""
+    """A day in the calendar. `place`: its place in the chosen span (first, last, only, in, or ""
+    outside). Future days are no links."""
 
     day: date
     label: str
@@ -179,31 +180,32 @@ class CalendarDay:
 
     @property
     def classes(self) -> str:
-        """The classes of its cell."""
+        """Return the CSS classes of its cell."""
         ends = {"first": "end first", "last": "end last", "only": "end first last", "in": "in"}
         return " ".join(filter(None, (ends.get(self.place), "today" if self.today else "")))
 
     @property
     def after(self) -> str:
-        """The day after it, as the end of a span."""
+        """Return the following day, for the end of a span."""
         return (self.day + timedelta(1)).isoformat()
 
 
 @dataclass(frozen=True, slots=True)
 class Month:
-    """A month of the calendar, in weeks from Monday; None fills them up."""
+    """A month of the calendar in weeks that start on Monday. None: a cell without a day."""
 
     first: date
     weeks: Sequence[Sequence[CalendarDay | None]]
 
     @property
     def next(self) -> date:
-        """The first day of the month after it."""
+        """Return the first day of the following month."""
         return (self.first + timedelta(31)).replace(day=1)
 
 
 def months(last: date, span: tuple[date, date] | None, today: date, language: str) -> list[Month]:
-    """Return the month of a day and the one before it, with the days of a span marked."""
+    """Return the calendar of a day's month and of the month before it, with the days of a span
+    marked."""
     second = last.replace(day=1)
     return [
         _month(first, span, today, language)
@@ -233,14 +235,15 @@ def _place(day: date, span: tuple[date, date] | None) -> str:
 
 
 def default_comparison(span: Span) -> str:
-    """Return what a span is compared with unless its address says: a month with the same days of
-    the month before, any other with as long a span before it."""
+    """Return the default comparison of a span: with the month before for whole months, otherwise
+    with the preceding span of the same length."""
     ends = [local(at_ms, span.zone).day for at_ms in (span.since_ms, span.until_ms) if at_ms]
     return "month" if span.since_ms is not None and set(ends) == {1} else "previous"
 
 
 def span_before(span: Span, comparison: str, at_ms: int) -> tuple[int, int] | None:
-    """Return the span that one is compared with, in ms, of whole hours; None: it has no begin."""
+    """Return the start and end, in ms and whole hours, of the span to compare with. None: the span
+    has no start."""
     if span.since_ms is None or comparison not in COMPARISONS:
         return None
     until_ms = min(span.until_ms or at_ms, at_ms)
@@ -261,8 +264,8 @@ def _month_before(at: datetime) -> datetime:
 
 
 def moved(span: Span, at_ms: int, steps: int) -> tuple[str, str | None] | None:
-    """Return the span before (-1) or after (1) one, as long as it is, for addresses; None: it has
-    no begin, or would begin in the future."""
+    """Return `since` and `until` of the span before (-1) or after (1), of the same length. None:
+    the span has no start, or would start in the future."""
     if span.since_ms is None:
         return None
     until_ms = min(span.until_ms or at_ms, at_ms)

@@ -1,6 +1,7 @@
-"""The filters of a request for calls, held to what its user may see.
+"""The filters of a request for calls, restricted to what its user may see.
 
-A name that does not exist is refused with its field: an empty list would look like no calls.
+A filter for a name that does not exist is refused, since an empty list would look as if there were
+no calls.
 """
 
 import re
@@ -27,7 +28,7 @@ _OWN_CODES = ("client_gone", "gateway_lost", "upstream_truncated", "drained")
 ERROR_CODES = tuple(sorted({*CODES.values(), *_OWN_CODES}))
 
 NAMES = ("user", "key", "key_id", "model", "endpoint", "channel", "group", "outcome", "error_code")
-"""Filters that may have several values, separated by commas or repeated."""
+"""Filters that accept several values, separated by commas or repeated."""
 
 SINGLE = (
     *("status", "stream", "min_duration_ms", "text", "request_id", "client_request_id"),
@@ -39,14 +40,15 @@ TEXT_CHARS = 256
 _TRACE = re.compile(r"[0-9a-f]{32}")
 WHOLE_HOURS_FROM_S = 6 * 3600
 WHOLE_DAYS_FROM_S = 3 * 86_400
-"""Longer spans given as a length begin with a whole hour, from here on with a whole day (UTC), as
-the sums do."""
+"""Spans given as a length start at a full hour from WHOLE_HOURS_FROM_S on, and at a full UTC day if
+longer than this, as the sums do."""
 
 Query = Mapping[str, list[str]]
 
 
 def cursor_of(handler: HubHandler) -> str | None:
-    """Return the id before which a page begins. Raises Failure."""
+    """Return the id of the call after which the page starts. None: the first page. Raises
+    Failure."""
     after = handler.get_query_argument("after", "") or None
     try:
         if after is not None:
@@ -58,7 +60,8 @@ def cursor_of(handler: HubHandler) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class UsageFilters:
-    """The filters of a request, the user whose calls are read (None: all), the query by name."""
+    """The filters of a request. `user`: whose calls are read, None for everybody's; `query`: the
+    filters' texts by name."""
 
     filters: Filters
     user: str | None
@@ -73,7 +76,8 @@ def read_filters(
     everybody: bool,
     other_names: tuple[str, ...] = (),
 ) -> UsageFilters:
-    """Read a query; `other_names`: names in it that are not filters. Raises Failure, 400."""
+    """Read the filters of a query. `other_names`: names in it other than filters. Raises Failure
+    400."""
     for name in query:
         if name not in (*NAMES, *SINGLE, *other_names) or (name in ADMIN_ONLY and not me.admin):
             raise invalid(name, f"there is no filter {name}")
@@ -108,14 +112,14 @@ def _values(name: str, texts: list[str]) -> list[str]:
 
 
 def _require(db: peewee.Database, me: SignedIn, name: str, value: str) -> None:
-    """Raise Failure for a name that does not exist; a model and an endpoint are any text."""
+    """Raise Failure for a name that does not exist. Models and endpoints may be any text."""
     try:
         if name == "group" and not me.admin:
             _require_own_group(db, me, value)
         elif name in ("user", "group", "channel"):
             listing.require_name(db, name, value)
     except NotFound as error:
-        # Similar names are other people's.
+        # The message names similar names, which may be other people's.
         raise invalid(name, str(error) if me.admin else f'there is no {name} "{value}"') from None
     choices = {"outcome": OUTCOMES, "error_code": ERROR_CODES}.get(name)
     if choices is not None and value not in choices:
@@ -124,14 +128,15 @@ def _require(db: peewee.Database, me: SignedIn, name: str, value: str) -> None:
 
 
 def _require_own_group(db: peewee.Database, me: SignedIn, group: str) -> None:
-    """Raise NotFound unless a member may use the group or has called in it: others stay hidden."""
+    """Raise NotFound unless a member may use the group or has called in it. Other groups stay
+    hidden."""
     own = groups_of(db, me.user_id, admin=False)
     if group not in own and not has_called_in(db, me.user, group):
         raise NotFound(f'there is no group "{group}"')
 
 
 def _key_ids(db: peewee.Database, me: SignedIn, query: Query, *, everybody: bool) -> list[str]:
-    """Return the ids of keys given by id or name; only own ones unless `everybody`."""
+    """Return the ids of keys given by id or name, only own keys unless `everybody`."""
     ids: dict[str, None] = {}
     for name in ("key", "key_id"):
         for value in query.get(name, ()):

@@ -1,7 +1,7 @@
-"""Usage by groups: the figures, the stacked chart and the table of a page with `by` in its address.
+"""Usage by group: the figures, the stacked chart and the table of a page with `by` in its query.
 
-The table is the chart's legend: its first rows have the colours. Sums that take long come by a
-second request; the page has grey bars until then.
+The table is the chart's legend: its first rows have the chart's colours. Sums that take long are
+fetched by a second request; until then, the page has grey placeholders.
 """
 
 import functools
@@ -24,33 +24,33 @@ from store.values.ids import DAY_MS, now_ms
 from store.values.pricing import format_money
 from store.values.usage_record import rfc3339
 
-HOURS_SPAN_MS = 7 * DAY_MS  # of longer spans there are no hours
-WEEKS_SPAN_MS = 14 * DAY_MS  # of shorter ones no weeks
+HOURS_SPAN_MS = 7 * DAY_MS  # columns of hours only in spans up to this
+WEEKS_SPAN_MS = 14 * DAY_MS  # columns of weeks only in spans from this
 TICKS = 9
 SCALES = {"calls": 1, "tokens": 1, "cost": 10**9, "margin": 10**9, "first_byte": 1000}
-"""Of the values of each chart, how many are one on its scale."""
+"""For each chart, the number of its values' units that make one unit of its scale."""
 CHART_HEIGHT = 208
 COLUMNS = (
     *("bar", "change", "calls", "success", "in", "cached", "out", "first", "margin", "spark"),
 )
-"""The columns that can be hidden, in their order."""
+"""The columns that can be hidden, in order."""
 
 
 @dataclass(frozen=True, slots=True)
 class BarSpan:
-    """The span of a column of a chart, in ms."""
+    """The time span of a chart's column, in ms."""
 
     begin_ms: int
     end_ms: int
     by_hour: bool
 
     def tick(self, page: UsageBar) -> str:
-        """Return the words under the column."""
+        """Return the text below the column."""
         at = local(self.begin_ms, page.zone if self.by_hour else page.days_zone)
         return f"{at:%H}" if self.by_hour else str(at.day) if at.day > 1 else _month_tick(page, at)
 
     def title(self, page: UsageBar) -> str:
-        """Return the weekday and date, with the hour, or the days of a week."""
+        """Return the weekday and date, with the hour of an hour's column, or the days of a week."""
         zone = page.zone if self.by_hour else page.days_zone
         at = local(self.begin_ms, zone)
         if self.by_hour:
@@ -67,8 +67,8 @@ def _month_tick(page: UsageBar, at: datetime) -> str:
 
 @dataclass(frozen=True, slots=True)
 class GroupRow:
-    """A group as a row: its name, the filter that chooses its calls (empty: none does), the class
-    of its colour; `mono`: it is typed elsewhere."""
+    """A group as a table row. `href`: the URL of its calls, empty if no filter selects them;
+    `tone`: the class of its colour; `mono`: show the name in a monospaced font."""
 
     sums: GroupSums
     name: str
@@ -79,19 +79,19 @@ class GroupRow:
 
 @dataclass(frozen=True, slots=True)
 class ChartPart:
-    """A part of each column, from below: its tone and name."""
+    """A part of each column, from the bottom up: its tone and name."""
 
     tone: str
     name: str
 
 
 def dimensions(page: UsageBar) -> list[str]:
-    """Return the dimensions that a viewer may choose."""
+    """Return the dimensions that the viewer may choose."""
     return [by for by in groups.GROUPS if page.everybody or by not in groups.ADMIN_GROUPS]
 
 
 async def show(page: UsageBar, filters: UsageFilters) -> None:
-    """Answer with the page of groups."""
+    """Render the page of groups."""
     at_ms = now_ms()
     span = page.span_of(filters)
     since_ms = span.since_ms if span.since_ms is not None else at_ms - 30 * DAY_MS
@@ -134,7 +134,7 @@ async def show(page: UsageBar, filters: UsageFilters) -> None:
 
 
 def _table_values(page: UsageBar, before_text: str) -> dict[str, Any]:
-    """Return the template values of the table's heads and numbers."""
+    """Return the template values for the table's header and number formats."""
     words, currency = page.words, page.site.settings.money.currency
     heads = {
         "group": words[f"usage.by_{page.by}"],
@@ -167,7 +167,7 @@ def _table_values(page: UsageBar, before_text: str) -> dict[str, Any]:
 
 
 def _sum_values(page: UsageBar, view: GroupedUsage, per: str) -> dict[str, Any]:
-    """Return the template values of the sums: rows, parts and columns of the chart."""
+    """Return the template values for the sums: table rows, parts and columns of the chart."""
     parts, total = parts_of(page, view), view.total
     rows = rows_of(page, view)
     by_cost = page.by != "error_code" and bool(total and total.cost_nanos)
@@ -186,41 +186,41 @@ def _sum_values(page: UsageBar, view: GroupedUsage, per: str) -> dict[str, Any]:
 
 
 def _percent(part: float | None) -> str:
-    """Return a part as percent with one decimal."""
+    """Return a fraction as a percentage with one decimal."""
     return formats.UNKNOWN if part is None else f"{100 * part:,.1f}".replace("-", formats.MINUS)
 
 
 def _signed(part: float | None) -> str:
-    """Return a change as percent with its sign."""
+    """Return a change as a percentage with its sign."""
     return formats.UNKNOWN if part is None else f"{100 * part:+,.1f}".replace("-", formats.MINUS)
 
 
 def charts_of(page: UsageBar) -> list[str]:
-    """Return the figures of the chart that a viewer may choose."""
+    """Return the charts that the viewer may choose."""
     return [name for name in groups.CHARTS if name != "margin" or page.everybody]
 
 
 def chart_of(page: UsageBar) -> str:
-    """Return the figure of the chart: the cost, of errors the calls, unless the address says."""
+    """Return the chart that the query chooses, or the default."""
     chart = page.get_query_argument("chart", "")
     return chart if chart in charts_of(page) else usual_chart(page)
 
 
 def usual_chart(page: UsageBar) -> str:
-    """Return the figure of the chart without one in the address."""
+    """Return the default chart: calls for errors, cost otherwise."""
     return "calls" if page.by == "error_code" else "cost"
 
 
 def sort_of(page: UsageBar) -> str:
-    """Return the order of the rows: of days by time, of errors by calls, of others by cost, unless
-    the address says."""
+    """Return the order of the rows that the query chooses. By default days are sorted by time,
+    errors by calls, others by cost."""
     usual = {DAY: "begin", "error_code": "calls"}.get(page.by, "cost")
     sort = page.get_query_argument("sort", usual)
     return sort if sort in groups.SORTS and (sort != "margin" or page.everybody) else usual
 
 
 def units(page: UsageBar, length_ms: int) -> tuple[str, Mapping[str, str]]:
-    """Return the unit of the columns, and those that make no sense with the reason."""
+    """Return the unit of the columns, and the unavailable units with the reason."""
     off = {}
     if length_ms > HOURS_SPAN_MS:
         off[HOUR] = page.words["usage.no_hours"]
@@ -259,7 +259,7 @@ def _name(page: UsageBar, by: str, sums: GroupSums) -> str:
 
 
 def _href(page: UsageBar, by: str, sums: GroupSums) -> str:
-    """Return the address of a group's calls; empty where no filter chooses them."""
+    """Return the URL of a group's calls, or "" if no filter selects them."""
     plain: dict[str, str | None] = dict.fromkeys(("by", "chart", "per", "compare", "sort", "hide"))
     if by == DAY and sums.begin_ms is not None and sums.end_ms is not None:
         ends = {"since": rfc3339(sums.begin_ms), "until": rfc3339(sums.end_ms)}
@@ -270,7 +270,7 @@ def _href(page: UsageBar, by: str, sums: GroupSums) -> str:
 
 
 def rest_row(page: UsageBar, view: GroupedUsage) -> GroupRow | None:
-    """Return the row of the groups that have none of their own."""
+    """Return the row for all groups without a row of their own."""
     if view.rest is None:
         return None
     name = page.words[f"usage.more_{page.by}"].format(count=formats.count(view.more))
@@ -278,7 +278,7 @@ def rest_row(page: UsageBar, view: GroupedUsage) -> GroupRow | None:
 
 
 def parts_of(page: UsageBar, view: GroupedUsage) -> list[ChartPart]:
-    """Return the parts of the columns, from below."""
+    """Return the parts of the columns, from the bottom up."""
     by = page.by
     names = {sums.name: _name(page, by, sums) for sums in view.groups}
     parts = [
@@ -296,7 +296,7 @@ def parts_of(page: UsageBar, view: GroupedUsage) -> list[ChartPart]:
 
 
 def columns_of(page: UsageBar, view: GroupedUsage, by_hour: bool) -> list[Column]:
-    """Return the columns of the chart; each leads to its calls."""
+    """Return the columns of the chart, each with a link to its calls."""
     chart, every = chart_of(page), max(1, -(-len(view.bars) // TICKS))
     plain: dict[str, str | None] = dict.fromkeys(("by", "chart", "per", "compare", "sort", "hide"))
     columns = []
@@ -321,7 +321,7 @@ def _column_title(page: UsageBar, bar: Bar, span: str) -> str:
 
 
 def amount_text(chart: str, value: int | None) -> str:
-    """Return a value of a chart as its tip and table write it."""
+    """Return a value of a chart, formatted for the tooltip and the table."""
     if value is None:
         return formats.UNKNOWN
     if chart in ("cost", "margin"):
