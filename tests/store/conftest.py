@@ -1,7 +1,7 @@
-"""The store's tests run on a SQLite file and on a MariaDB that is started for the session.
+"""Fixtures for tests of the store on a SQLite file and on a MariaDB started for the session.
 
-A module or a test whose SQL is the same for both, and that relies on no lock, isolation or
-collation, is marked `pytest.mark.databases("sqlite")`: it runs on SQLite alone.
+Mark a module or test `pytest.mark.databases("sqlite")` if its SQL is the same for both, and it
+relies on no lock, isolation or collation: it then runs on SQLite alone.
 """
 
 from pathlib import Path
@@ -107,7 +107,8 @@ def pytest_generate_tests(metafunc):
 
 @pytest.fixture
 def database_url(request, tmp_path):
-    """The URL of a database of each kind: empty, or beside `database` with the schema."""
+    """Return the URL of a database of each kind: empty, or, with the fixture `database`, with the
+    schema."""
     path = tmp_path / "sluice.db"
     if "database" not in request.fixturenames:
         sqlite = request.param == "sqlite"
@@ -123,7 +124,7 @@ def database_url(request, tmp_path):
 
 @pytest.fixture
 def empty_database(database_url):
-    """A database without any table."""
+    """Yield a database without any table."""
     db = open_database(database_url)
     yield db
     discard(db)
@@ -131,7 +132,7 @@ def empty_database(database_url):
 
 @pytest.fixture
 def database(database_url):
-    """A database with the schema of this code."""
+    """Yield a database with the schema of this code."""
     db = open_database(database_url)
     yield db
     discard(db)
@@ -139,13 +140,14 @@ def database(database_url):
 
 @pytest.fixture
 def users(database):
-    """The ids of two users with empty wallets, by their names."""
+    """Return the ids of two users with empty wallets, by their names."""
     return {name: add_user(database, name) for name in ("alice", "bob")}
 
 
 @pytest.fixture
 def book(database):
-    """book(records, old offset, new offset, at): books a batch of a journal of its own."""
+    """Return book(records, old offset, new offset, at), which books a batch of a separate
+    journal."""
     return BookedJournal(database).book
 
 
@@ -171,32 +173,32 @@ def sealing(cipher):
 
 @pytest.fixture
 def editor(database, sealing):
-    """Makes changes as the actor "tester", by texts of the command line."""
+    """Return an editor that makes changes as the actor "tester", from texts of the command line."""
     environ = {"UPSTREAM": "sk-from-environment"}
     return Editor(database, sealing, UPSTREAMS, "tester", environ)
 
 
 @pytest.fixture
 def remote_editor(database, sealing):
-    """Makes changes as the actor "tester", by values over HTTP."""
+    """Return an editor that makes changes as the actor "tester", from values over HTTP."""
     return Editor(database, sealing, UPSTREAMS, "tester", remote=True)
 
 
 @pytest.fixture
 def base_document():
-    """The text of a document with two models, groups, channels, users and keys."""
+    """Return the text of a document with two models, groups, channels, users and keys."""
     return DOCUMENT
 
 
 @pytest.fixture
 def read(tmp_path):
-    """parse(text) with an environment and a folder of the test's own."""
+    """Return parse(text) with the test's own environment and folder."""
     return lambda text, **environ: parse(text, environ, Path(tmp_path))
 
 
 @pytest.fixture
 def applied(editor, read, base_document, database):
-    """The outcome of applying the base document, which is done once."""
+    """Return the outcome of applying the base document, which is done once."""
     if "outcome" not in _APPLIED:
         _APPLIED["outcome"] = editor.apply(read(base_document))
         _APPLIED["rows"] = snapshot_read(database, lambda: contents(database))

@@ -1,4 +1,4 @@
-"""A gateway process without threads: Funds, and a writer that works on the loop at once."""
+"""A gateway process without threads: Funds, and a writer that works immediately on the loop."""
 
 import asyncio
 import functools
@@ -19,7 +19,7 @@ from tests.support.usage_records import BookedJournal, open_line, usage_record
 
 
 def key_of(user_id, order="plan_first", **fields):
-    """What a call knows of a key of this user."""
+    """Return the cached entry of a key of this user."""
     known = dict.fromkeys(("name", "user", "group"), "x") | {"id": new_ulid(), "user_id": user_id}
     open_to_all = {"disabled": False, "revoked": False, "models": None, "networks": ()}
     dates = {"expires_ms": None, "valid_until_ms": None, "spend_order": order}
@@ -27,8 +27,8 @@ def key_of(user_id, order="plan_first", **fields):
 
 
 def limited_payment(db, user_id, key=None, user=None, **fields):
-    """Return who pays for calls of a stored key; it and its user have spend limits of so many nanos
-    without a window. None: no limit."""
+    """Return the payment of calls of a stored key; the key and its user have spend limits of this
+    many nanos without a window. None: no limit."""
     for whose, nanos in (("", key), ("user_", user)):
         if nanos is not None:
             fields[f"{whose}limit_window"] = "never"
@@ -42,7 +42,7 @@ def limited_payment(db, user_id, key=None, user=None, **fields):
 
 
 def subscribe(db, user_id, quota, plan="gold", window="month"):
-    """Return a user's subscription, an hour old, to a plan of its own, which has its id."""
+    """Return a user's subscription, an hour old, to a new plan; both have the same id."""
     begins, ends = now_ms() - HOUR_MS, now_ms() + HOUR_MS
     own = f"S-{plan}"
     insert(db, "plans", id=own, name=plan, quota=quota, window=window, days=30, created_ms=0)
@@ -64,7 +64,7 @@ def opened(call_id, user_id):
 
 
 def closed(call_id, user_id, tokens=1, **fields):
-    """The record of a call whose output costs 2000 nanos a token, which the wallet pays."""
+    """Return the record of a call whose output costs 2000 nanos a token, paid by the wallet."""
     record = usage_record(
         **_facts(call_id, user_id), output_tokens=tokens, usage_source="reported", **fields
     )
@@ -74,13 +74,13 @@ def closed(call_id, user_id, tokens=1, **fields):
 
 
 def lease_rows(db):
-    """(account, journal) -> amount."""
+    """Return (account, journal) -> amount."""
     rows = select(db, 'SELECT "account", "journal_id", "amount" FROM "leases"')
     return {(account, journal): amount for account, journal, amount in rows}
 
 
 class Process:
-    """`store`: "up"; "away": it cannot be reached; "mute": it does what is ordered, and the
+    """A process. `store`: "up"; "away": it cannot be reached; "mute": it executes orders, and the
     answer is lost; "slow": nothing happens until `serve` is called."""
 
     def __init__(self, db, clock=None):
@@ -103,7 +103,7 @@ class Process:
         return True
 
     def serve(self):
-        """Carries out what was ordered."""
+        """Execute the waiting orders."""
         orders, self.orders = self.orders, []
         for order in orders:
             self.served.append(order)
@@ -115,16 +115,16 @@ class Process:
         return await self.funds.hold(payment, amount, amount if least is None else least)
 
     async def spend(self, payment, amount, cost=0):
-        """Settle a hold at once; the charges."""
+        """Make a hold and settle it at once; return the charges."""
         return self.funds.settle(await self.hold(payment, amount), cost)
 
     def look(self):
-        """Looks for what others want back, as the writer does every quarter of a second."""
+        """Look for recalled leases, as the writer does every quarter of a second."""
         if wanted := leases.recalled(self.db, self.id):
             self.funds.recalled(wanted)
 
     def end(self, hold, cost, user_id, call_id=None):
-        """The call is over: its record waits to be booked."""
+        """End the call: its record waits to be booked."""
         charges = self.funds.settle(hold, cost)
         key_limit, user_limit = hold.limit_accounts
         record = usage_record(
@@ -141,7 +141,7 @@ class Process:
         return record
 
     def book(self, limit=None):
-        """Brings closed calls into the store, and the news back."""
+        """Book closed calls, and report the result to the funds."""
         records, self.closed = self.closed[:limit], self.closed[len(self.closed[:limit]) :]
         if not records:
             return
@@ -150,7 +150,7 @@ class Process:
         self.funds.applied(left, account_charges(records))
 
     def end_process(self):
-        """What a process does at its exit, or the adopter of its journal."""
+        """Do what a process does at its exit, or the adopter of its journal."""
         self.book()
         self.store = "away"
         self.orders.clear()

@@ -1,4 +1,4 @@
-"""Administrative changes: whole, idempotent, audited, logged for running gateways."""
+"""Administrative changes: all or nothing, idempotent, audited, logged for running gateways."""
 
 import pytest
 
@@ -364,7 +364,7 @@ def test_a_revoked_key_holds_nobody_back(editor, applied, database, pepper):
 
 @pytest.fixture
 def subscribed(editor, read, applied, base_document):
-    """The text of the base document with plans and subscriptions, which is applied."""
+    """Apply the base document with plans and subscriptions; return its text."""
     text = base_document + PLANS
     editor.apply(read(text))
     return text
@@ -377,7 +377,7 @@ def user_ids(applied, database):
 
 @pytest.fixture
 def logged(database):
-    """The changes of keys that an action logs, as ids; the log must be whole."""
+    """Return the ids of the keys in an action's changes; the log must have no gaps."""
 
     def run(action):
         since = read_changes(database, 0).version
@@ -452,7 +452,7 @@ def test_the_name_of_a_removed_user_with_calls_is_not_given_again(editor, read, 
     with pytest.raises(Refused, match="choose another name"):
         editor.create("user", name, {})
     assert editor.create("user", "another", {}).changes
-    # who is there is only changed
+    # an existing user is only changed
     assert editor.apply(read('[[user]]\nname = "alice"')).changes == []
 
 

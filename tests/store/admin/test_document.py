@@ -1,4 +1,5 @@
-"""Reading documents: both syntaxes, every fault at once, values from elsewhere."""
+"""Reading of documents: both syntaxes, every fault at once, values from files and the
+environment."""
 
 import json
 

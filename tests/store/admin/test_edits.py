@@ -40,7 +40,7 @@ CHANNEL = Stored(
             ("alice", "k"),
             {"networks": ["10.0.0.0/8", "::1/128"], "limit": 5 * 10**9},
         ),
-        # One name of a map is changed or taken away, and the others stay.
+        # One name of a map is changed or removed, and the others stay.
         (
             "channel",
             {"models.gpt-4.1": "new", "models.other": "", "models.third": "c"},

@@ -1,4 +1,4 @@
-"""Export: a document without secrets that changes nothing where it came from."""
+"""Export: a document without secrets that changes nothing where it was made."""
 
 import json
 import tomllib

@@ -1,4 +1,4 @@
-"""The table of kinds: defaults that its own types accept, secrets that stay masked."""
+"""The table of kinds: defaults are valid for their types, and secrets stay masked."""
 
 import pytest
 
@@ -14,7 +14,7 @@ def test_defaults_are_valid_and_can_be_shown(kind):
         if field.default is REQUIRED:
             continue
         if field.default is None and not isinstance(field.type, Optional):
-            assert name in ("secret", "starts_at", "expires_at")  # those that plan.py makes
+            assert name in ("secret", "starts_at", "expires_at")  # filled in by plan.py
             continue
         assert field.type.parse(field.type.plain(field.default)) == field.default, name
 

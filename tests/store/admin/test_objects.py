@@ -1,4 +1,4 @@
-"""Objects as rows: what is stored, what is never stored, what goes with what."""
+"""Objects as rows: what is stored, what is never stored, what is removed together."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Plans: what changes, what stays, and every reference judged. No database."""
+"""Plans: what changes, what stays, and a check of every reference. No database."""
 
 import json
 
@@ -210,7 +210,7 @@ def test_pruning_removes_what_is_not_named(plan, faults):
     kinds = [("key", "alice/laptop"), ("user", "alice"), ("channel", "c"), ("group", "g")]
     kinds.append(("model", "m"))
     assert short(plan(prune=True)) == [("remove", *kind) for kind in kinds]
-    # What is referred to cannot be.
+    # Objects that others refer to cannot be removed.
     assert sorted(faults(MODEL, CHANNEL, ALICE, LAPTOP, prune=True)) == [
         'group "g" cannot be removed: channel "c" refers to it',
         'group "g" cannot be removed: key "alice/laptop" refers to it',
@@ -232,7 +232,7 @@ def test_a_secret_belongs_to_one_key(faults, plan):
 
 @pytest.fixture
 def subscribed(state, stored):
-    """alice has a subscription of ten days to the plan "p" of 30 days."""
+    """Give alice a subscription of ten days to the plan "p" of 30 days."""
     times = {"starts_at": NOW_MS, "expires_at": NOW_MS + 10 * DAY_MS}
     for item in (
         stored("plan", "p", quota=1, window="day"),

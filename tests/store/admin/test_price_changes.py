@@ -1,4 +1,5 @@
-"""Prices that hold from a time on: edited, exported, applied again, and in force when it comes."""
+"""Prices that apply from a given time: edited, exported, applied again, and in force at that
+time."""
 
 import pytest
 
@@ -29,7 +30,7 @@ price_changes = [
 
 @pytest.fixture
 def at(monkeypatch):
-    """at(ms): what the database's clock says to edits from now on."""
+    """Return at(ms), which sets the database's clock for later edits."""
 
     def stop(ms):
         monkeypatch.setattr(objects, "database_ms", lambda db: ms)

@@ -1,4 +1,5 @@
-"""Sealing anew with a newer cipher key: complete, resumable, without effect on what is sealed."""
+"""Sealing anew with a newer cipher key: complete, resumable, without changes of the sealed
+values."""
 
 import pytest
 
@@ -54,7 +55,7 @@ def test_everything_is_sealed_anew(many, database, editor, read, base_document):
     assert sealed_use(database, BOTH) == type(names)(done, 0, 0)
     alone = load_snapshot(database, Cipher(["newer"]))
     assert opened(alone) == opened(before) and not alone.faults
-    # what stands for a key elsewhere stays
+    # fingerprints of keys stay the same
     assert [c.fingerprints for c in alone.channels] == [c.fingerprints for c in before.channels]
     assert audit.entries(database, 1)[0]["action"] == "reseal"
     assert anew(database) == 0
@@ -72,7 +73,7 @@ def test_the_same_keys_again_change_nothing(many, database, editor, read, base_d
     editor._sealing.cipher = Cipher(["newer"])
     text = base_document + "".join(EXTRA.format(number=number) for number in range(CHANNELS))
     assert editor.apply(read(text)).changes == []
-    # a key that stays keeps its name beside a new one
+    # an unchanged key keeps its fingerprint beside a new one
     editor.apply(read(text.replace('"sk-0-b"', '"sk-0-c"')))
     after = load_snapshot(database, Cipher(["newer"])).channels
     [(old, new)] = [

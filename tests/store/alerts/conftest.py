@@ -1,4 +1,4 @@
-"""A store with rules: what is applied, a webhook of the gateway, and rounds."""
+"""A store with alert rules, a webhook of the gateway, and rounds of evaluation."""
 
 import pytest
 
@@ -22,7 +22,7 @@ class Alerts:
         self.hook = destinations.create(db, GATEWAY, HOOK, cipher, "nadia")[0]
 
     def _move_money(self):
-        """Every user has had money."""
+        """Insert a ledger line for every user."""
         columns = ("kind", "reason"), ("amount", "balance_after", "at_ms")
         row = {**dict.fromkeys(columns[0], "x"), **dict.fromkeys(columns[1], 0)}
         for (user_id,) in select_rows(self.db, User.select(User.id)):
@@ -36,7 +36,7 @@ class Alerts:
         return rules.create(self.db, owner, fields, "nadia")
 
     def round(self, later_ms=0, last_round_ms=None, renew=lambda: None):
-        """One round; the texts that it puts into the outbox, oldest first."""
+        """Run one round; return the texts that it adds to the outbox, oldest first."""
         before = self.messages()
         at_ms = database_ms(self.db) + later_ms
         evaluation.run(self.db, Scope(at_ms, "USD", last_round_ms), renew)

@@ -1,4 +1,5 @@
-"""Rounds of the rules: what fires, what is over, and one message a rule, object and window."""
+"""Rounds of the rules: what fires, what has ended, and one message for each rule, object and
+window."""
 
 import pytest
 
@@ -26,7 +27,7 @@ UNIT = 10**9
 
 
 def pick(db, table, *columns, **where):
-    """Rows of a table."""
+    """Return rows of a table."""
     query = table.select(*columns)
     for name, value in where.items():
         query = query.where(getattr(table, name) == value)

@@ -18,7 +18,7 @@ BAD = Result(ok=False, text="503 busy")
 
 
 def pick(db, table, *columns, **where):
-    """Rows of a table."""
+    """Return rows of a table."""
     query = table.select(*columns)
     for name, value in where.items():
         query = query.where(getattr(table, name) == value)
@@ -27,7 +27,7 @@ def pick(db, table, *columns, **where):
 
 @pytest.fixture
 def sent(alerts, database, users):
-    """The ids of two messages that wait."""
+    """Return the ids of two waiting messages."""
     alerts.rule("balance")
     alerts.round()
     return [row[0] for row in pick(database, AlertMessage, AlertMessage.id)]
@@ -93,7 +93,8 @@ def test_users_delay_no_message_of_the_gateway(sent, alerts, database, users, mo
     outbox.send_again(database, user_id, waiting.id)
     assert outbox.count(database, user_id) == outbox.MAX_OWN_WAITING
     query = AlertMessage.update(next_ms=1).where(AlertMessage.owner_id == user_id)
-    transaction(database, lambda: query.execute(database))  # they are due longer
+    # The user's own messages are overdue for longer.
+    transaction(database, lambda: query.execute(database))
     first = [outbox.claim(database, "A").id for _ in sent]
     assert sorted(first) == sorted(sent)
 
@@ -118,7 +119,7 @@ def test_messages_are_kept_for_ninety_days(sent, alerts, database):
     assert statuses(database) == [WAITING], "what waits stays"
     (rule,) = rules.listed(database, GATEWAY)
     assert len(rule.firings) == 2
-    query = AlertRule.delete()  # as with their user
+    query = AlertRule.delete()  # as when their user is removed
     transaction(database, lambda: query.execute(database))
     retention.forget_alerts(database, database_ms(database))
     assert pick(database, AlertState, AlertState.object) == []

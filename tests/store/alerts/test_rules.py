@@ -1,4 +1,4 @@
-"""Rules and destinations: what may be set, by whom, and what of an address is shown."""
+"""Rules and destinations: what may be set, by whom, and which part of an address is shown."""
 
 import pytest
 
@@ -14,7 +14,7 @@ HOOK = {"name": "ops", "kind": "webhook", "address": "https://hooks.example.com/
 
 @pytest.fixture
 def ops(database, cipher):
-    """The id of a webhook of the gateway."""
+    """Return the id of a webhook of the gateway."""
     return destinations.create(database, GATEWAY, HOOK, cipher, "tester")[0]
 
 
@@ -154,7 +154,7 @@ def test_a_removed_destination_leaves_its_rules(database, ops):
 
 
 def test_addresses_are_sealed_anew_with_the_newest_key(database, ops):
-    """Of a webhook, with its secret, and of one without."""
+    """For a webhook with a secret, and one without."""
     slack = {"name": "s", "kind": "slack", "address": "https://hooks.slack.com/x"}
     old, new = Cipher(["cipher key of the tests"]), Cipher(["newest", "cipher key of the tests"])
     destinations.create(database, GATEWAY, slack, old, "tester")

@@ -1,4 +1,4 @@
-"""Journals of the dead: found by their lock, closed once whatever happens, removed whole."""
+"""Journals of dead processes: found by their lock, closed exactly once, removed completely."""
 
 import contextlib
 import os
@@ -31,13 +31,13 @@ def opened(call_id):
 
 
 def die(journal):
-    """End a journal as SIGKILL does: files and offsets stay, the lock is gone."""
+    """End a journal as SIGKILL does: files and offsets stay, the lock is released."""
     journal.finish()
     journal.close()
 
 
 def lost(folder, count):
-    """A journal whose process died with so many calls open, and their ids."""
+    """Return a journal whose process died with this many open calls, and their ids."""
     journal, ids = Journal(folder), [new_ulid() for _ in range(count)]
     for call_id in ids:
         journal.open_call(opened(call_id))
@@ -47,7 +47,7 @@ def lost(folder, count):
 
 @contextlib.contextmanager
 def adopted(directory, applied=0):
-    """(the only orphan there, the end of its journal with its open calls closed)."""
+    """Yield (the only orphan, the end of its journal after its open calls were closed)."""
     (orphan,) = find_orphans(directory, [])
     try:
         yield orphan, orphan.close_open_calls(applied, "web-1")
@@ -63,7 +63,7 @@ def test_living_journals_and_known_ones_are_not_taken(tmp_path):
     living, dead, known = Journal(tmp_path), Journal(tmp_path), Journal(tmp_path)
     die(dead)
     die(known)
-    (tmp_path / "serve.lock").touch()  # the supervisor's
+    (tmp_path / "serve.lock").touch()  # the supervisor's file
     (orphan,) = find_orphans(tmp_path, [known.id])
     assert orphan.id == dead.id
     assert Orphan.take(tmp_path, dead.id) is None
@@ -95,7 +95,7 @@ def test_open_calls_are_closed_and_closed_ones_are_left_alone(tmp_path):
         ]
         assert [record.cost_nanos for record in records[1:3]] == [0, 100_000]
         assert records[2].node == "web-1"
-        # Those already applied are not read again.
+        # Records that were applied already are not read again.
         unread = closes(orphan, end, journal.written_offset)
         assert [record.id for record in unread] == [silent, streaming, regrown]
 
@@ -117,7 +117,7 @@ def test_an_adoption_may_be_repeated_also_when_it_was_killed_while_writing(tmp_p
     journal, ids = lost(tmp_path, 20)
     with adopted(tmp_path) as (_, end):
         pass
-    if seed is not None:  # only a part of what the first adopter wrote has reached the disk
+    if seed is not None:  # only a part of the first adopter's lines has reached the disk
         cut = random.Random(seed).randrange(journal.written_offset, end)
         overwrite(segment_path(tmp_path, journal.id, 0), cut, bytes(end - cut))
     for _ in range(2):
@@ -127,7 +127,8 @@ def test_an_adoption_may_be_repeated_also_when_it_was_killed_while_writing(tmp_p
 
 
 def two_calls(folder):
-    """The journal of two calls whose process is gone, its path, and its second line's beginning."""
+    """Return the journal of two calls whose process died, its path, and the start of its second
+    line."""
     journal = Journal(folder)
     first, second = new_ulid(), new_ulid()
     journal.open_call(opened(first))
@@ -158,7 +159,7 @@ def test_what_lies_behind_damaged_lines_counts(tmp_path, hole):
 
 @pytest.mark.parametrize("cut", [1, 20, 60])
 def test_a_torn_end_is_wiped_and_no_damage(tmp_path, cut):
-    """Whether it was not written to its end, or a page of it is missing."""
+    """The last line may be incomplete, or a page of it may be missing."""
     for number, missing in enumerate((slice(cut, None), slice(0, cut))):
         journal, path, begin = two_calls(tmp_path / str(number))
         last = bytearray(path.read_bytes()[begin : journal.written_offset])

@@ -22,7 +22,7 @@ def right_books(database):
 
 
 def charges_of(db, user):
-    """The lines of charges in a ledger: amount, balance afterwards, moment."""
+    """Return the lines of charges in a ledger: amount, balance afterwards, time."""
     lines = [line for line in ledger(db, user) if line.kind == "charges"]
     return [(line.amount_nanos, line.balance_after_nanos, line.at_ms) for line in lines]
 

@@ -1,4 +1,5 @@
-"""The append side: what is written can be read, there is room for every close, floods are few."""
+"""Writing of the journal: lines can be read, there is space for every close, floods leave few
+lines."""
 
 import contextlib
 import fcntl
@@ -69,7 +70,7 @@ def wait_synced(journal):
 
 
 def fill_segment(journal):
-    """Close so many calls that a second segment begins."""
+    """Close enough calls to start a second segment."""
     while journal.written_offset <= SEGMENT_BYTES:
         journal.close_call(closed(new_ulid(), error_message="x" * 1000, user_agent="y" * 250))
 
@@ -186,7 +187,7 @@ def full_disk(monkeypatch):
 
 
 def fill(journal):
-    """Open calls until no more are accepted; their ids."""
+    """Open calls until no more are accepted; return their ids."""
     ids = []
     with pytest.raises(JournalFull):
         while len(ids) < 100_000:
@@ -225,7 +226,7 @@ def test_a_disk_that_fails_refuses_calls(journal, monkeypatch):
             journal.close_call(closed(known))
         assert not journal.accepting
     wait_for(lambda: journal.accepting)
-    # The call is still open: it can be closed, or ends in adoption.
+    # The call is still open: it can be closed, or is adopted.
     journal.close_call(closed(known))
     assert [record.id for record in records(journal)] == [known]
 
@@ -311,7 +312,7 @@ def test_the_flood_table_is_bounded(journal, monkeypatch):
     for _ in range(4):
         for key in range(20):
             journal.refused(refused(key_id=f"key-{key}"))
-    # Five keys are limited to three, the others are not counted and so not limited.
+    # Five keys are limited to three records each; the others are not counted and so not limited.
     assert len(records(journal)) == 5 * 3 + 15 * 4
 
 

@@ -1,4 +1,4 @@
-"""What becomes of a call whose process died."""
+"""The record of a call whose process died."""
 
 import msgspec
 import pytest
@@ -25,7 +25,7 @@ def test_a_lost_call_is_split_among_those_who_held_for_it_last():
     mark = MarkLine("x", 3_500, 40, True, Sent(200), raised)
     lost = lost_record(opened(holds=first), mark, "web-1")
     assert lost.charges == (*first, Charge("wallet", 9))
-    # A mark of an older gateway, or of a call whose hold was never raised, has none.
+    # A mark of an older gateway, or of a call whose hold was never raised, has no holds.
     old = msgspec.json.decode(b'["M","x",3500,40,true,[200]]', type=MarkLine)
     lost = lost_record(opened(holds=first), old, "web-1")
     assert lost.charges == (Charge("subscription:monthly", cost, "quota"),)

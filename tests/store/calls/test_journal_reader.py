@@ -1,4 +1,4 @@
-"""Reading journals: any cut of the file gives whole lines only."""
+"""Reading of journals: any cut of the file gives whole lines only."""
 
 import contextlib
 import os
@@ -35,7 +35,7 @@ def reader(tmp_path):
 
 
 def bodies(reader, offset, limit):
-    """The lines there, with their ends."""
+    """Return the lines there, with their ends."""
     return [(end, body) for end, body, _ in reader.pieces(offset, limit) if body]
 
 
@@ -106,7 +106,7 @@ def test_a_record_written_by_an_older_program_is_read(tmp_path, reader):
 
 @pytest.fixture
 def written():
-    """Five records and the lines of their calls: open, mark and close of each."""
+    """Return five records and the lines of their calls: open, mark and close of each."""
     records = [usage_record() for _ in range(5)]
     lines = []
     for one in records:
@@ -117,7 +117,7 @@ def written():
 
 
 def closed_of(directory, data, limit=None):
-    """What a reader finds in a segment of these bytes, batch by batch."""
+    """Return the records and damaged lines that a reader finds in a segment of these bytes."""
     write(directory, 0, data)
     records, damaged, offset = [], [], 0
     with contextlib.closing(JournalReader(directory, JOURNAL)) as reader:
@@ -133,7 +133,8 @@ def closed_of(directory, data, limit=None):
 
 @pytest.mark.parametrize("bits", [0x01, 0x02, 0x20, 0xFF, None])
 def test_a_damaged_byte_costs_its_own_line_and_no_other(tmp_path, written, bits):
-    """Wherever it is; None: it becomes a NUL. A line end stands for the line before it."""
+    """At any place; None: it becomes a NUL. A damaged line end counts as damage of the line before
+    it."""
     records, lines = written
     for number in (3, 5, 14):
         before = len(b"".join(lines[:number]))

@@ -1,4 +1,4 @@
-"""usage_by_rate: calls by rate and unpriced uses, the same by the writer and by a rebuild."""
+"""usage_by_rate: calls by rate and unpriced uses, equal from the writer and from a rebuild."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""Roll-ups: exact with every batch, made anew while others write, checked against the records."""
+"""Roll-ups: exact with every batch, rebuilt while others write, checked against the records."""
 
 import functools
 import itertools
@@ -48,7 +48,7 @@ def many(count, seed=1):
 
 
 def contents(db):
-    """The rows of each roll-up: its key, then COLUMNS."""
+    """Return the rows of each roll-up: its key, then COLUMNS."""
 
     def read():
         found = []
@@ -62,7 +62,7 @@ def contents(db):
 
 
 def calls_of(rows):
-    """The calls in rows of usage_by_day."""
+    """Return the number of calls in rows of usage_by_day."""
     return sum(row[6] for row in rows)
 
 
@@ -189,7 +189,7 @@ def test_verify_sees_what_differs_and_a_rebuild_cures_it(database, table):
         "usage_by_group": ('"model"', "'m'"),
         "usage_by_caller": ('"user"', "'bob'"),
     }
-    # a row of nothing is no fault in itself, but these records do not exist
+    # a row of zeros is not a fault by itself, but these records do not exist
     change(database, extra.format(*columns[table]), "ghost")
     faults = list(rollups.verify(database))
     assert len(faults) >= 3 and all(fault.startswith(table) for fault in faults)
@@ -219,7 +219,7 @@ def test_a_rebuild_leaves_pruned_days_alone_and_so_does_verify(database):
     store(database, many(60))
     before = contents(database)
     prune(database, 20260106)
-    # what comes late for a pruned day is added to its sums
+    # a late record of a pruned day is added to its sums
     late = record(MONDAY_MS, channel="main", model="m1", outcome="ok")
     store(database, [late])
     assert list(rollups.rebuild(database)) == [20260106]
@@ -229,8 +229,8 @@ def test_a_rebuild_leaves_pruned_days_alone_and_so_does_verify(database):
 
 
 def patiently(work):
-    """As the writer does: SQLite gives a lock to whoever asks at the right moment, so that one of
-    three may go away empty."""
+    """Retry like the writer: SQLite's lock goes to whoever asks at the right time, so one of three
+    may fail to get it."""
     for _ in range(10):
         try:
             return work()

@@ -1,4 +1,4 @@
-"""Where stored responses are, on both databases: noted with records, found by their user alone."""
+"""Places of stored responses, on both databases: stored with records, found only for their user."""
 
 import pytest
 
@@ -58,10 +58,10 @@ def test_vendors_may_give_the_same_id_twice(database):
 def test_what_was_deleted_is_not_known_any_more(database):
     note(database, record(StoredAt(MARK, "A", "1")), record(StoredAt(MARK, "B", "2"), BOB))
     note(database, record(StoredAt(MARK)), record(StoredAt(MARK)))
-    assert find(database) == StoredAt(MARK)  # another user has one of that id
+    assert find(database) == StoredAt(MARK)  # another user has a response with that id
     note(database, record(StoredAt(MARK), BOB))
     assert find(database) is None and count(database, "stored_responses") == 0
-    # The last word of a batch counts.
+    # The last entry of a batch counts.
     note(database, record(StoredAt(MARK, "A", "1")), record(StoredAt(MARK)))
     assert find(database) is None
     note(database, record(StoredAt(MARK)), record(StoredAt(MARK, "A", "1")))

@@ -1,4 +1,4 @@
-"""One call by an id that somebody has of it."""
+"""Look-up of a call by any of its ids."""
 
 from fractions import Fraction
 

@@ -180,7 +180,7 @@ def test_history_of_an_hour_with_many_or_few_calls(db, small_pages, outcome):
     assert newest(db, 4, **filters) == expected[:4]
     assert newest(db, 4, expected[1], **filters) == expected[2:6]
     assert newest(db, 50, **filters) == expected[:50]
-    # what the roll-ups know nothing of is filtered all the same
+    # a filter that the roll-ups do not cover still applies
     assert newest(db, 4, **filters, status=500) == []
 
 
@@ -209,7 +209,7 @@ def test_export_of_a_key_is_complete_whoever_its_user_was(db, small_pages):
         assert usage_queries.with_user(db, unknown) == unknown
     assert exported(db, key_id="K1") == [row.id for row in one]
     assert exported(db, key_id="K2") == [row.id for row in two]
-    # roll-ups that know nothing do not hide a record
+    # empty roll-ups do not hide a record
     execute(db, 'DELETE FROM "usage_by_key"')
     assert exported(db, key_id="K1") == [row.id for row in one]
 
@@ -233,7 +233,8 @@ def test_history_finds_nothing_of_pruned_days_without_reading_them(db):
 
 
 class Feed:
-    """Stores something at each pause of `follow`, and ends it when there is nothing left."""
+    """A script of `follow`: it stores something at each pause, and ends when there is nothing
+    left."""
 
     def __init__(self, *steps):
         self.steps = list(steps)

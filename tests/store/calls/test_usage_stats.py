@@ -48,7 +48,7 @@ def records(count=200):
 
 
 def expected(chosen, by):
-    """What stats must say, by plain counting."""
+    """Return the expected stats, by plain counting."""
     found = {}
     for record in chosen:
         day, hour = rollups._hour_of_block(record.id[:9])

@@ -1,6 +1,7 @@
 """Every closed call is booked exactly once: through outages, lost replies and adoption.
 
-Processes that are killed: test_adoption, tests/gateway/test_kill.py."""
+For killed processes see test_adoption and tests/gateway/test_kill.py.
+"""
 
 import asyncio
 import contextlib
@@ -47,7 +48,7 @@ from tests.support.proxy import Switch
 from tests.support.stores import change, count, pairs, select
 from tests.support.users import add_user
 
-on_sqlite = pytest.mark.databases("sqlite")  # what is tested is not the store
+on_sqlite = pytest.mark.databases("sqlite")  # independent of the kind of store
 on_mariadb = pytest.mark.databases("mariadb")
 
 
@@ -56,7 +57,7 @@ def wait_for(condition, timeout_s=20.0):
 
 
 def rows(db):
-    """The records by their ids."""
+    """Return the records by their ids."""
     found = list(export_rows(db, Filters()))
     by_id = {row["id"]: row for row in found}
     assert len(by_id) == len(found)
@@ -69,7 +70,8 @@ def outcomes(db):
 
 @pytest.fixture
 def booked(database):
-    """booked(count): waits for so many records, by their ids; in the end all books are right."""
+    """Yield booked(count), which waits for this many records and returns them by their ids. At the
+    end, check all books."""
 
     def wait(number, timeout_s=20.0):
         wait_for(lambda: count(database, "usage_records") >= number, timeout_s)
@@ -84,7 +86,7 @@ def booked(database):
 
 
 class Line(Switch):
-    """A line to MariaDB that can be cut."""
+    """A connection to MariaDB that can be cut."""
 
     def __init__(self, port):
         self.open, self._clients = True, []
@@ -105,7 +107,7 @@ class Line(Switch):
 
 
 class Outage:
-    """Takes the database away and brings it back, in the way of each kind."""
+    """An outage: makes the database unavailable and available again, in the way of each kind."""
 
     def __init__(self, url):
         self.line = self.lock = None
@@ -152,7 +154,8 @@ def outage(database, database_url):
 
 
 class Desk:
-    """What a worker has: a journal, a writer, funds, and a stand-in for the loop."""
+    """The parts of a worker that write: a journal, a writer, funds, and a replacement for the
+    loop."""
 
     def __init__(self, url, directory, **hooks):
         self.db = open_database(url)
@@ -182,7 +185,7 @@ class Desk:
         return self
 
     def begin(self):
-        """Start, and wait until the store is in reach."""
+        """Start, and wait until the store is reachable."""
         self.start().wait_up()
         return self
 
@@ -194,7 +197,7 @@ class Desk:
 
     @property
     def parked(self):
-        """The lines of `parked.ndjson`, and the text that each was."""
+        """Return the lines of `parked.ndjson`, with the text of each."""
         path = self.journal.directory / "parked.ndjson"
         lines = path.read_text().splitlines() if path.exists() else []
         return [json.loads(line) | {"line": line} for line in lines]
@@ -205,7 +208,7 @@ class Desk:
             take_in(*news)
 
     async def hold(self, payment, amount):
-        """A hold, with the posts run meanwhile."""
+        """Make a hold, running the posts meanwhile."""
         holding = asyncio.ensure_future(self.funds.hold(payment, amount, amount))
         while not holding.done():
             await asyncio.sleep(0.002)
@@ -227,7 +230,7 @@ class Desk:
         return self.writer.stop(timeout_s)
 
     def kill(self):
-        """As SIGKILL leaves it: nothing is drained or removed."""
+        """Stop as after SIGKILL: nothing is drained or removed."""
         self.stopped = True
         self.writer._stop_at = 0.0
         self.writer._thread.join()
@@ -257,7 +260,7 @@ def alice(database):
 
 @pytest.fixture
 def rich(database, alice):
-    """Who pays for the calls of alice, who has a million."""
+    """Return the payment of alice's calls; she has a million."""
     credit(database, "alice", Movement(10**6, "paid"))
     return payment_of(key_of(alice), now_ms())
 
@@ -301,7 +304,7 @@ async def test_what_runs_is_seen_from_outside_and_others_can_have_the_rest(datab
 async def test_orders_are_refused_at_once_while_the_store_is_away(desks, outage, alice, rich):
     desk = desks().begin()
     outage.begin()
-    desk.call(alice)  # so that it is noticed at once
+    desk.call(alice)  # so that the outage is noticed at once
     desk.wait_down()
     with pytest.raises(StoreUnavailable):
         await desk.hold(rich, 1)
@@ -348,7 +351,7 @@ def test_sums_that_have_become_old_are_moved_on(database, desks, alice, monkeypa
     desk.call(alice)
     desk.call(alice, model="m1", attempts=(AttemptRecord("main", 200),))
     query = 'SELECT "span", "ok" FROM "channel_sums" WHERE "scope" = \'channel\''
-    # It started in 1970, so all windows are long over.
+    # Folding starts in 1970, so all windows have ended long ago.
     wait_for(lambda: dict(select(database, query)) == {"last_24h": 0, "last_30d": 0})
     booked(2)
 
@@ -392,7 +395,7 @@ def test_an_outage_loses_nothing_and_memory_does_not_grow(database, desks, outag
     desk.wait_down()
     time.sleep(0.2)
     pending = desk.writer._own.pending
-    # None: the outage was met by a poll, before a batch was read.
+    # None: a poll noticed the outage before a batch was read.
     assert pending is None or len(pending.records) <= source_module.BATCH_RECORDS
     assert desk.journal.backlog_bytes > 1_000_000
     outage.end()
@@ -409,7 +412,7 @@ def test_a_database_that_is_not_there_at_the_start(empty_database, database_url,
     )
     desk.call(new_ulid())
     wait_for(lambda: short.writer.trouble)
-    assert short.stop()  # it never had the store: there is nothing to wait for
+    assert short.stop()  # it never reached the store, so it does not wait for it
     assert ended == [short.journal.id]
     assert not list((tmp_path / "journal").glob(f"{short.journal.id}*"))
     assert desk.writer.state == DOWN
@@ -424,7 +427,7 @@ def test_a_database_that_is_not_there_at_the_start(empty_database, database_url,
 def test_a_process_that_ends_in_its_first_round_leaves_no_row_of_a_journal_behind(
     database, desks, monkeypatch
 ):
-    """As one that a reload has started and a restart ends at once."""
+    """Like a process that a reload has started and a restart ends at once."""
     desk, begun, go_on = desks(), threading.Event(), threading.Event()
     poll = desk.writer._poll
 
@@ -467,7 +470,8 @@ def test_the_journals_of_the_dead_are_adopted_while_running(database, desks, ali
 
 
 def test_how_far_the_store_is(desks, alice, outage, booked):
-    """Told only when all that was written before is there, that of the dead as well."""
+    """Reported only once everything written before is stored, including the records of dead
+    processes."""
     dead = desks()
     dead.open(alice)
     dead.start().kill()
@@ -502,7 +506,8 @@ def test_an_orphan_that_was_finished_is_only_removed(database, desks, alice, boo
 
 
 def lose_replies(monkeypatch, replies):
-    """Transactions of batches end with a lost reply: "before" or "after" they were committed."""
+    """Make the transactions of batches lose their reply, "before" or "after" they were
+    committed."""
     real = source_module.transaction
 
     def transact(db, work):
@@ -544,7 +549,8 @@ async def test_a_lost_reply_to_commit_books_once(database, desks, alice, monkeyp
 def test_a_commit_that_ends_after_the_offset_was_read_books_once(
     database, desks, alice, monkeypatch, caplog, booked
 ):
-    """Its answer is lost; the server is at it when the writer asks, and done before the repeat."""
+    """The reply is lost; the server still works on it when the writer asks, and is done before the
+    retry."""
     real, late = source_module.transaction, []
 
     def transact(db, work):
@@ -576,7 +582,7 @@ def test_a_commit_that_ends_after_the_offset_was_read_books_once(
 def test_a_server_that_takes_no_writes_is_read_from_and_not_written_to(
     database, desks, alice, monkeypatch, caplog, booked
 ):
-    """Also as root, whom the server would not refuse."""
+    """Also for root, whom the server would not refuse."""
     monkeypatch.setattr(mysql, "READ_ONLY_CHECK_S", 0.05)
     monkeypatch.setattr(mysql, "SESSION_MAX_S", 0.05)
     desk = desks().begin()

@@ -30,7 +30,7 @@ def snapshot(applied, database, cipher):
 
 @pytest.fixture
 def keys(database, pepper, applied):
-    """alice (group default) and bob (group plain)."""
+    """Return the keys of alice (group default) and bob (group plain)."""
     secrets = ["sk-given-0123456789", applied.keys[1].secret]
     return [find_key(database, digests(secret, [pepper])) for secret in secrets]
 
@@ -206,7 +206,7 @@ def test_a_channel_with_one_of_its_keys():
 def test_a_price_is_in_force_at_once_whatever_the_clocks_say(
     editor, applied, database, cipher, monkeypatch
 ):
-    """The database's clock is ahead of this process's."""
+    """The database's clock is ahead of this process's clock."""
     five_minutes_ms = 300_000
     ahead = f"{database_module._MYSQL_CLOCK} + {five_minutes_ms}"
     monkeypatch.setattr(database_module, "_MYSQL_CLOCK", ahead)

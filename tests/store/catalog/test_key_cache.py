@@ -1,4 +1,4 @@
-"""The key cache: hits without waiting, one look-up at a time, true to the change log."""
+"""The key cache: hits without waiting, one look-up at a time, consistent with the change log."""
 
 import asyncio
 import threading
@@ -31,7 +31,7 @@ def changed(*refs, kind=KEYS, complete=True):
 
 
 class Store:
-    """Stands for the database: answers by secret, counts, fails and waits when told to."""
+    """A replacement of the database: answers by secret, counts, and can be made to fail or wait."""
 
     def __init__(self):
         self.known = {}
@@ -107,7 +107,7 @@ async def test_an_unknown_key_is_remembered_for_a_second(cache, store, clock):
     assert cache.peek(SECRET) is None
     assert await cache.get(SECRET) is None
     assert len(store.calls) == 1
-    clock.now -= 600_000  # a clock that goes back makes nothing last longer
+    clock.now -= 600_000  # a clock that is set back does not prolong anything
     assert cache.peek(SECRET) is MISS
     clock.now += 600_000
     store.put(SECRET, entry())
@@ -237,7 +237,7 @@ async def test_the_least_used_keys_give_way(store, clock, executor):
 
 
 def read_at_start(*secrets, pepper=PEPPERS[0], **fields):
-    """Keys k0, k1, … as `fill` takes them, the one used last first."""
+    """Return keys k0, k1, … in the form for `fill`, the last used one first."""
     keys = [(secret, entry(f"k{n}", **fields)) for n, secret in enumerate(secrets)]
     return [(digest(secret, pepper), key) for secret, key in keys]
 
@@ -258,7 +258,7 @@ async def test_keys_that_were_read_at_start_need_no_store(cache, store):
 @pytest.mark.parametrize("change", [changed("k0"), changed("u1"), changed(complete=False)])
 @pytest.mark.parametrize("before", [False, True])
 async def test_a_change_of_a_key_that_was_read_at_start_is_taken_in(cache, store, change, before):
-    """Also one that comes while they are read."""
+    """Also a change that comes while they are read."""
     generation = cache.generation
     if before:
         cache.apply_changes(change)
@@ -272,7 +272,8 @@ async def test_a_change_of_a_key_that_was_read_at_start_is_taken_in(cache, store
 
 
 async def test_a_key_under_an_older_pepper_is_looked_up_when_it_is_used(cache, store):
-    """So that its digest moves to the newest; while the store is away it is served."""
+    """The look-up moves its digest to the newest pepper; while the store is away the key is
+    served."""
     cache.fill(read_at_start(SECRET, OTHER, pepper=PEPPERS[1]), cache.generation)
     store.put(SECRET, entry("k0"), PEPPERS[1])
     assert await cache.get(SECRET) == entry("k0")
@@ -290,7 +291,7 @@ async def test_keys_that_were_read_at_start_give_way_first(store, clock, executo
     assert not cache.fill(read_at_start(*secrets[2:]), cache.generation)
     store.put(OTHER, entry())
     await cache.get(OTHER)
-    assert cache.peek(secrets[2]) is MISS  # of those that found room the one used longest ago
+    assert cache.peek(secrets[2]) is MISS  # the one used longest ago of those that fitted in
     assert [cache.peek(known).id for known in (SECRET, OTHER, *secrets[:2])] == [
         *("k1", "k1", "k0", "k1")
     ]

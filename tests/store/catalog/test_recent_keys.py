@@ -1,4 +1,4 @@
-"""Which keys a worker reads into memory at its start, and in which order; on both databases."""
+"""Keys that a worker reads into memory at its start, and their order; on both databases."""
 
 import pytest
 
@@ -21,7 +21,7 @@ def small_portions(monkeypatch):
 
 @pytest.fixture
 def made(database, editor, applied):
-    """name -> (id, secret) of bob's keys; alice's and bob's own are older."""
+    """Return name -> (id, secret) of bob's keys; alice's and bob's first keys are older."""
     made = {}
     ApiKey.update(created_ms=0).execute(database)
     for age, name in enumerate(NAMES, 1):
@@ -54,7 +54,7 @@ def test_last_used_first_then_the_newest(database, made):
     called(database, made, ("k2", 300), ("k3", 1), ("k3", 7), ("k1", 1), ("k1", 1), ("gone", 0))
     assert names(database) == ["k1", "k3", "k2", "k6", "k5", "k4", *names(database)[6:]]
     assert sorted(names(database)[6:]) == ["desk", "laptop"]
-    assert names(database, 4) == ["k1", "k3", "k2"]  # one of the four is gone
+    assert names(database, 4) == ["k1", "k3", "k2"]  # one of the four has been removed
 
 
 def test_they_are_read_as_a_look_up_reads_them(database, made, pepper):

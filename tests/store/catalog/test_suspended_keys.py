@@ -1,4 +1,4 @@
-"""Keys put aside: one row for all, and every way it goes."""
+"""Suspended keys: one row for all workers, and every way in which it is removed."""
 
 import logging
 
@@ -24,7 +24,7 @@ def channel(applied, database, cipher):
 
 @pytest.fixture
 def aside(channel):
-    """aside(key, at) -> a row as a worker makes it."""
+    """Return aside(key, at), which makes a worker's row."""
 
     def make(key=0, at_ms=AT_MS, for_ms=TEN_MINUTES_MS, times=1):
         name = (channel.id, channel.fingerprints[key])
@@ -40,7 +40,7 @@ def rows(database):
 def test_the_first_worker_tells_all_others(database, aside, channel, cipher):
     before = current_version(database)
     assert suspend(database, aside())
-    assert suspend(database, aside())  # the answer of the first time was lost
+    assert suspend(database, aside())  # the first answer was lost
     assert not suspend(database, aside(at_ms=AT_MS + 50))  # another worker, a moment later
     assert rows(database) == [aside()]
     seen = read_changes(database, before).changes
@@ -139,7 +139,7 @@ def test_news_are_told_once_and_wait_for_the_store(database, aside, caplog, monk
     news.lift(aside(0).name)
     news.suspend(aside(0), "")
     news.suspend(aside(1), "")
-    with monkeypatch.context() as patch:  # what cannot be written keeps nothing else
+    with monkeypatch.context() as patch:  # a row that cannot be written does not block others
         patch.setattr("store.catalog.suspended_keys.suspend", lambda db, row: 1 // 0)
         with pytest.raises(ZeroDivisionError):
             news.write(database)

@@ -17,7 +17,7 @@ def notices(clock):
 
 @pytest.fixture
 def shown(database):
-    """shown(key …) -> (path, calls) of what their owner sees."""
+    """Return shown(key …), which returns (path, calls) as the owner of the keys sees them."""
 
     def find(*keys):
         return [(one.path, one.calls) for one in wrong_paths.of_keys(database, keys, 0)]
@@ -44,7 +44,7 @@ def test_calls_of_a_path_are_counted(database, notices, clock, shown):
     for waited_s, calls in (
         (0, 2),
         (wrong_paths.WRITE_INTERVAL_S, 3),
-    ):  # it is written once in a while
+    ):  # written only at intervals
         clock.now += waited_s
         notices.write(database)
         assert wrong_paths.of_keys(database, ["k"], 0)[0].calls == calls

@@ -1,4 +1,5 @@
-"""Open breakers in the store: only changes are written, bounded, and gone with their process."""
+"""Open breakers in the store: only changes are written, they are bounded, and removed with their
+process."""
 
 import pytest
 

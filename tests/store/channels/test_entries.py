@@ -1,4 +1,4 @@
-"""By which entries channels can be asked, natively and translated."""
+"""The entries through which channels can be called, natively and translated."""
 
 from store.catalog.catalog import Group
 from store.channels.serving import Entries

@@ -1,4 +1,4 @@
-"""Probes: what is quiet, and that one of many processes makes each."""
+"""Probes: which channels are quiet, and that only one of many processes makes each probe."""
 
 from store.channels import probes
 from store.channels.status_sums import Probed, add_probes, add_records

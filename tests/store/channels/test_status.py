@@ -1,4 +1,4 @@
-"""The status of channels and models: its states, since when and why, its figures, who sees what."""
+"""The status of channels and models: states, since when and why, figures, who sees what."""
 
 import json
 
@@ -30,7 +30,8 @@ NOW_MS = 1_767_571_290_000  # 2026-01-05T00:01:30Z
 
 @pytest.fixture
 def db(applied, editor, database, read):
-    """A second channel for gpt-4.1, and none for a model that one group names."""
+    """Return a store with a second channel for gpt-4.1, and none for a model that one group
+    names."""
     spare = {"name": "spare", "vendor": "openai", "family": "chat_completions"}
     spare |= {"base_url": "https://spare.example", "keys": ["sk-spare"]}
     document = {
@@ -88,7 +89,8 @@ def keys_of(db, channel):
 
 
 def show(db, channel, *keys, model="gpt-4.1", reason="failing", ago_s=10, worker="", **fields):
-    """A worker leaves these upstream keys (by position) of a channel alone."""
+    """Store that a worker's breakers are open for these upstream keys (by position) of a
+    channel."""
     rows = keys_of(db, channel)
     until_ms = fields.get("until_ms", NOW_MS + 5000)
     names = [(rows[key][0], model, rows[key][1]) for key in keys]
@@ -141,7 +143,7 @@ def test_a_refused_key_is_known_while_no_gateway_runs(db):
 @pytest.mark.parametrize("bad", [DOWN_CALLS - 1, DOWN_CALLS])
 def test_calls_that_have_all_failed(db, bad):
     store(db, *[failed(ago_s=ago_s) for ago_s in range(bad)])
-    down = ("down", "failing", NOW_MS - 30_000)  # the minute of the first one
+    down = ("down", "failing", NOW_MS - 30_000)  # the minute of the first failure
     assert said(channel_of(db)) == (down if bad >= DOWN_CALLS else ("available", None, None))
 
 
@@ -154,7 +156,7 @@ def test_down_since_the_first_failure_that_no_success_has_followed(db):
 
 
 def test_a_rate_of_failures(db):
-    store(db, *[failed(ago_s=400) for _ in range(5)])  # old ones say nothing of now
+    store(db, *[failed(ago_s=400) for _ in range(5)])  # old ones say nothing about the present
     assert said(channel_of(db)) == QUIET
     assert channel_of(db).windows()["24h"].calls == 5
     store(db, *[call() for _ in range(DEGRADED_CALLS - 2)], failed())
@@ -179,7 +181,7 @@ def test_what_another_worker_served_since_makes_it_degraded(db):
     assert channel_of(db, "spare").state == "down"
     store(db, call(ago_s=10, channel="spare"))
     assert spare(db) == ("degraded", "failing", NOW_MS - 20_000)
-    show(db, "spare", 0, ago_s=5)  # now that one has it, too
+    show(db, "spare", 0, ago_s=5)  # this worker has an open breaker too
     assert spare(db) == ("down", "failing", NOW_MS - 5_000)
 
 
@@ -267,7 +269,7 @@ def test_traffic_is_believed_before_probes_and_those_of_yesterday_say_nothing(db
 def test_a_model_is_down_when_all_its_channels_are(db):
     show(db, "openai-main", 0, 1, ago_s=30)
     assert said(model_of(db)) == ("degraded", "fewer_channels", NOW_MS - 30_000)
-    # The other group has but the one.
+    # The other group has only this channel.
     assert said(model_of(db, "plain")) == ("down", "failing", NOW_MS - 30_000)
     show(db, "spare", 0, ago_s=20)
     assert said(model_of(db)) == ("down", "failing", NOW_MS - 20_000)
@@ -297,7 +299,7 @@ def test_refusals_for_want_of_a_channel_are_failures(db):
 def test_models_that_cannot_be_called(db, editor):
     assert said(model_of(db, "plain", "lonely")) == ("disabled", "no_channel", None)
     assert [one.model for one in of_models(db, NOW_MS, ["plain"])] == ["gpt-4.1", "lonely"]
-    # Who may use every model is not told of those that no channel serves.
+    # A user of a group with all models does not see those that no channel serves.
     assert [one.model for one in of_models(db, NOW_MS, ["default"])] == ["claude", "gpt-4.1"]
     editor.set_enabled("channel", "openai-main", False)
     assert said(model_of(db, "plain")) == ("disabled", "no_channel", None)

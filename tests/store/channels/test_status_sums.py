@@ -1,4 +1,4 @@
-"""Sums of the channel status: what counts, exactly once, and what becomes of them in time."""
+"""Sums of the channel status: what counts, exactly once, and how they are folded over time."""
 
 import random
 import re
@@ -20,7 +20,7 @@ ONE_GOOD = (AttemptRecord("main", 200, None, 900),)
 
 
 def record(at_s=NOW_S, attempts=ONE_GOOD, **fields):
-    """A call that ends `duration_ms` after `at_s`."""
+    """Return the record of a call that ends `duration_ms` after `at_s`."""
     facts = {"group": "default", "model": "m1", "channel": "main", "output_tokens": 30}
     facts |= {"duration_ms": 900, "ttft_ms": 150, "stream": True, "attempts": tuple(attempts)}
     return record_at(at_s * 1000, **(facts | fields))
@@ -31,7 +31,7 @@ def store(db, *records):
 
 
 def rows(db, **where):
-    """The rows as dictionaries without their empty sums, those of `where` alone."""
+    """Return the rows, only those that match `where`, as dictionaries without their empty sums."""
     names = sums.KEY + sums.COLUMNS
     columns = ", ".join(f'"{name}"' for name in names)
     lines = select(db, f'SELECT {columns} FROM "channel_sums" ORDER BY 1, 2, 3, 4, 5')
@@ -156,7 +156,8 @@ def test_a_refusal_fails_when_the_gateway_could_not_serve(database, code):
 
 
 def test_the_words_are_those_of_the_relay():
-    """Every code of a fault that is not the client's counts, and every kind of transport error."""
+    """Every code of a fault that is not the client's is counted, and every kind of transport
+    error."""
     blamed = {CODES[one] for one in Condition if Fault(one).blame != "client"}
     assert blamed == sums.OUTAGES - sums.FAILURES | {
         code for code in sums.FAILURES if code in CODES.values()
@@ -235,7 +236,7 @@ def test_a_call_goes_through_all_spans_and_away(database):
         found = {row["span"]: row for row in rows(database, scope="group")}
         assert found.keys() == expected.keys()
         for span, at_s in expected.items():
-            if at_s is None:  # nothing is left of it but when it was
+            if at_s is None:  # only the time of the last success is left
                 assert set(found[span]) == {"span", "scope", "name", "model", "last_ok_ms"}
             else:
                 assert found[span] == {**whole, "span": span, "at_s": at_s} or not at_s
@@ -245,7 +246,7 @@ def test_a_call_goes_through_all_spans_and_away(database):
 
 
 def test_windows_are_the_sums_of_what_lies_in_them(database, monkeypatch):
-    """Whatever comes, early or late, and however far each fold gets."""
+    """Whether records come early or late, and however far each fold gets."""
     monkeypatch.setattr(sums, "FOLD_ROWS", 7)
     chance = random.Random(3)
     ended = []

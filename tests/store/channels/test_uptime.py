@@ -1,4 +1,4 @@
-"""Uptime by hour and by day: minutes, hours and days add up, probes are told apart."""
+"""Uptime by hour and by day: minutes, hours and days add up, probes are counted separately."""
 
 import pytest
 
@@ -15,7 +15,7 @@ NOW_MS = 1_767_613_890_000  # 2026-01-05T11:51:30Z
 
 
 def called(db, ago_ms, outcome="ok", model="gpt-4.1", group="default"):
-    """Book a call of so long ago."""
+    """Book a call that ended this long ago."""
     at_ms = NOW_MS - ago_ms
     code = None if outcome == "ok" else "upstream_error"
     facts = {"group": group, "model": model, "duration_ms": 0, "channel": "openai-main"}
@@ -53,7 +53,8 @@ def test_each_call_is_in_its_hour_and_its_day(applied, database, folded):
 def test_days_are_those_of_thirty_and_no_more(applied, database):
     for days in (1, 2, 29, 30, 31):
         called(database, days * DAY_MS)
-    called(database, 24 * HOUR_MS + 20 * 60_000)  # an hour's row still, but of no hour shown
+    # Still a row of an hour, but of none that is shown.
+    called(database, 24 * HOUR_MS + 20 * 60_000)
     settle(database)
     found = uptime(database)
     assert len(found.days) == DAYS and sum(slot.calls for slot in found.days) == 4

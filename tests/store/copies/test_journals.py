@@ -1,4 +1,4 @@
-"""Journals read while they are written and removed: nothing torn, nothing missing in between."""
+"""Copies of journals that are written and removed meanwhile: nothing is torn or missing."""
 
 import os
 import threading
@@ -29,7 +29,7 @@ def journal(tmp_path):
 
 
 def written(files, folder):
-    """The ids of the closed calls in what was read, put into a folder of its own."""
+    """Write the copied files to a folder; return the ids of their closed calls."""
     folder.mkdir()
     for name, data in files:
         (folder / name).write_bytes(data)

@@ -1,4 +1,4 @@
-"""A store moved into another database: all of it or nothing, and the same afterwards."""
+"""Copies of a store to another database: all of it or nothing, and equal afterwards."""
 
 import pytest
 
@@ -23,7 +23,7 @@ CALLS = 30
 
 @pytest.fixture
 def target(database, request, tmp_path):
-    """An empty database of the other kind."""
+    """Yield an empty database of the other kind."""
     if is_mysql(database):
         url = f"sqlite:///{tmp_path}/target.db"
     else:
@@ -35,7 +35,7 @@ def target(database, request, tmp_path):
 
 @pytest.fixture
 def source(database, applied):
-    """A store with objects of all kinds, and calls of some days."""
+    """Return a store with objects of all kinds, and calls of some days."""
     user_id = add_user(database, "carol")
     journal, at_ms = BookedJournal(database), database_ms(database)
     price = {"prices": rate_of(0, 0, 0, 0, 0, 0, 7).text, "multiplier_ppm": 10**6}
@@ -49,7 +49,7 @@ def source(database, applied):
 
 
 def contents(db):
-    """All rows of all tables, without their order."""
+    """Return all rows of all tables, in no particular order."""
     return {
         table._meta.table_name: sorted(
             select(db, f'SELECT {_listed(table)} FROM "{table._meta.table_name}"'), key=repr
@@ -63,7 +63,7 @@ def _listed(table):
 
 
 def ignore(text):
-    """A report that nobody reads."""
+    """Discard a progress report."""
 
 
 def test_there_and_back_all_is_the_same(source, target, request, tmp_path, cipher):
@@ -119,7 +119,7 @@ def test_a_journal_of_a_dead_process_goes_with_it(source, target):
 
 
 class Interrupted(Exception):
-    """Ctrl-C, or a machine that is gone."""
+    """The interruption by Ctrl-C or a crash of the machine."""
 
 
 def test_an_interrupted_copy_is_of_no_use_and_is_repeated(source, target):

@@ -1,4 +1,4 @@
-"""The change log: numbers in the order of commits, gaps noticed."""
+"""The change log: numbers in the order of commits, gaps are noticed."""
 
 import threading
 import time
@@ -48,7 +48,8 @@ def test_rows_that_are_gone_are_noticed(database, monkeypatch):
 
 
 def test_a_reader_never_misses_a_change(database):
-    """Transactions that take long to commit must not show up below a number already seen."""
+    """A change whose transaction takes long to commit must not appear below a number already
+    seen."""
     running = list("abc")
 
     def write(ref):

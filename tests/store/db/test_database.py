@@ -69,7 +69,7 @@ def in_thread(db, work):
 
 
 def in_other(db, work):
-    """What some work in a thread of its own comes to."""
+    """Run some work in a thread of its own; return its result."""
     thread, results = in_thread(db, work)
     thread.join()
     return results[0]
@@ -104,7 +104,7 @@ def test_sqlite_is_durable_and_private(tmp_path):
 
 
 def test_a_transaction_commits_or_leaves_nothing(db):
-    """Also with one inside, which joins it."""
+    """The same for a transaction inside another one, which joins it."""
     transaction(db, lambda: add(db, 1, 5))
     assert values(db) == [5, 0]
 
@@ -349,8 +349,8 @@ def test_messages_name_the_file_or_the_host_and_never_the_password(tmp_path):
 
 
 def lose_commit(db, monkeypatch, *, after):
-    """The first COMMIT of a marked transaction loses its connection, after it was carried out or
-    before."""
+    """Make the first COMMIT of a marked transaction lose its connection, after or before it took
+    effect."""
     real, commits = db.commit, []
 
     def commit():

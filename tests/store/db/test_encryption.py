@@ -1,4 +1,5 @@
-"""Sessions with a MariaDB are encrypted when `store.url` names certificates, or there are none."""
+"""Sessions with a MariaDB must be encrypted if `store.url` names certificates; otherwise no
+session is opened."""
 
 import os
 import shutil
@@ -17,7 +18,7 @@ from tests.support.stores import select
 
 @pytest.fixture(scope="module")
 def folder():
-    """A folder that the server's user may look into."""
+    """Yield a folder that the server's user may read."""
     path = Path(tempfile.mkdtemp(prefix="sluice-tls-"))
     leash.drop(str(path))
     os.chmod(path, 0o755)
@@ -32,7 +33,7 @@ def authority(folder):
 
 @pytest.fixture(scope="module")
 def server(folder, authority):
-    """A server whose certificate is for localhost and 127.0.0.1, not for 127.0.0.2."""
+    """Yield a server whose certificate is for localhost and 127.0.0.1, not for 127.0.0.2."""
     authority.server_context()
     both = folder / "authority.server.pem"
     made = MariaDb(f"--ssl-cert={both}", f"--ssl-key={both}", "--bind-address=0.0.0.0")

@@ -1,5 +1,5 @@
-"""The runner of migrations: a schema is made once, by any number of runners; a store of the version
-before is taken as it is, an older one refused. (The schema itself: test_schema.)"""
+"""The runner of migrations: a schema is created once, by any number of runners; a store of the
+version before is upgraded, an older one is refused. (For the schema itself see test_schema.)"""
 
 import ast
 import json
@@ -116,7 +116,7 @@ SCHEMA_23 = Path(__file__).parent / "schema_23"
 
 @pytest.fixture
 def store_23(empty_database):
-    """A store that the version before has made."""
+    """Return a store created by the version before."""
     name = "mariadb" if is_mysql(empty_database) else "sqlite"
     for statement in (SCHEMA_23 / f"{name}.sql").read_text().split(";\n")[:-1]:
         execute(empty_database, statement)
@@ -128,8 +128,8 @@ def test_a_store_of_the_version_before_is_taken_as_it_is(store_23):
     transaction(store_23, lambda: execute(store_23, insert))
     assert not migrate.is_new(store_23) and migrate.pending(store_23) == NAMES
     assert "pending: 0001_schema" in migrate.behind(store_23)
-    # since when usage_by_rate and usage_by_caller are complete; entries beside chat; the rows of
-    # alerts and hosts
+    # the times since which usage_by_rate and usage_by_caller are complete; entries beside chat;
+    # the rows of alerts and hosts
     marks, entries, jobs = 2, 1, 2
     columns = [names for step in migrations.ALL for names in step.added.values()]
     added = marks + entries + jobs + sum(len(names) or 1 for names in columns)

@@ -1,4 +1,4 @@
-"""What the nodes of a store say of themselves."""
+"""The reports of a store's nodes."""
 
 import pytest
 
@@ -60,7 +60,7 @@ def test_processes_that_hang_are_counted_until_another_has_ended_their_work(data
         journal(database, name, node)
         note_seen(database, node, name, Process("2.0", 0, why))
     assert hanging(database) == [("web-1", 1)]
-    monkeypatch.setattr(nodes, "SERVING_MS", -1000)  # nothing has been heard of any since
+    monkeypatch.setattr(nodes, "SERVING_MS", -1000)  # none of them has reported since
     assert hanging(database) == [("web-1", 2), ("web-2", 1)]
     JournalRow.update(finished_ms=5).execute(database)
     assert hanging(database) == []

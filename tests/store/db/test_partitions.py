@@ -1,4 +1,4 @@
-"""Days of usage records: partitions ahead, old days removed, also while others write."""
+"""Days of usage records: partitions created ahead, old days removed, also while others write."""
 
 import logging
 
@@ -34,7 +34,7 @@ def mysql(database):
 
 @pytest.fixture
 def another(database, database_url):
-    """A second connection to the same database, as another node has it."""
+    """Return a second connection to the same database, as another node has."""
     db = open_database(database_url)
     yield db
     discard(db)
@@ -45,7 +45,7 @@ def test_days_are_made_ahead_and_only_once(mysql):
     assert make_days(mysql, MONDAY, 2) == [20260105, 20260106, 20260107]
     assert make_days(mysql, MONDAY, 2) == []
     assert make_days(mysql, 20260107, 1) == [20260108]
-    # the gateway was away for days: no partition for these, they lie in the next one
+    # the gateway was away for days: these have no partition, their records are in the next one
     assert make_days(mysql, 20260201, 0) == [20260201]
     names = list(partitions._limits(mysql))
     assert names == ["p20260105", "p20260106", "p20260107", "p20260108", "p20260201", "pmax"]
@@ -99,7 +99,7 @@ def test_pruning_removes_whole_days(database, monkeypatch):
     assert (removed.partitions, removed.records) == expected
     assert days_of(database) == {20260107: 3, 20260114: 3}
     assert pruned_before(database) == 20260107
-    # less is nothing to do, and what comes late goes the next time
+    # an earlier day is a no-op, and late records are removed the next time
     assert prune(database, 20260101) == partitions.Pruned(0, 0)
     assert pruned_before(database) == 20260107
     store(database, [0])

@@ -1,4 +1,4 @@
-"""The schema that the first step makes is that of the models, on both databases."""
+"""The schema of the first migration equals that of the models, on both databases."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from tests.support.stores import select
 
 @pytest.fixture
 def modelled(database, request, tmp_path):
-    """A database whose tables peewee has made from the models."""
+    """Yield a database whose tables peewee has created from the models."""
     if is_mysql(database):
         db = open_database(request.getfixturevalue("mariadb").fresh_url())
         collation = f"ALTER DATABASE {db.database} COLLATE {schema.COLLATIONS[0]}"
@@ -24,7 +24,7 @@ def modelled(database, request, tmp_path):
 
 
 def columns(db):
-    """(table, column) -> type and whether it may be NULL, as the database tells them."""
+    """Return (table, column) -> type and whether it may be NULL, as the database reports them."""
     return {
         (table._meta.table_name, name): found[:2]
         for table in all_tables()
@@ -33,7 +33,7 @@ def columns(db):
 
 
 def keys(db):
-    """The columns of each primary key, and name, columns and kind of each index."""
+    """Return the columns of each primary key, and name, columns and kind of each index."""
     names = [table._meta.table_name for table in all_tables()]
     primary = {name: tuple(db.get_primary_keys(name)) for name in names}
     indexes = {
@@ -113,7 +113,7 @@ def test_usage_records_are_partitioned_by_day_on_mysql(database):
 
 @pytest.mark.databases("mariadb")
 def test_every_table_has_a_primary_key(database):
-    """And none counts up by itself: a cluster's hosts give out such numbers in no order."""
+    """None is auto-incremented: a cluster's hosts would give out such numbers in no order."""
     text = (
         "SELECT t.table_name FROM information_schema.tables t LEFT JOIN"
         " information_schema.columns c ON c.table_schema = t.table_schema AND"

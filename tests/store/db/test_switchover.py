@@ -1,4 +1,4 @@
-"""A planned switchover: one server is set read-only, and the name leads to another one."""
+"""A planned switchover: one server becomes read-only, and the name then leads to another one."""
 
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +16,8 @@ WAYS = ("read_only", "tx_read_only")  # 1290 and 1792
 
 
 class Servers:
-    """Two servers with a table in each that holds the server's name, and a port to one of them."""
+    """Two servers, each with a table that has the server's name, and a port that leads to one of
+    them."""
 
     def __init__(self):
         self.old, self.new = MariaDb(), MariaDb()
@@ -67,7 +68,7 @@ def db(servers):
 
 
 class Reader:
-    """A thread with a session of its own, which reads when it is told to."""
+    """A thread with a session of its own, which reads on request."""
 
     def __init__(self, db):
         self._db = db
@@ -96,7 +97,7 @@ def test_the_first_write_after_it_arrives_and_every_session_moves(servers, db, w
     assert reader.read() == values(db) == ["old", "written"]
     servers.old.run(f"SET GLOBAL {way} = 1")
     servers.name.goal = servers.new.port
-    if way != "read_only":  # of sessions that are there it is a setting of their own
+    if way != "read_only":  # in existing sessions it is a setting of the session
         select(db, "SELECT 1")
         db.execute_sql("SET SESSION TRANSACTION READ ONLY")
     add(db)
@@ -106,7 +107,7 @@ def test_the_first_write_after_it_arrives_and_every_session_moves(servers, db, w
 
 
 def test_a_server_that_stays_read_only_is_read_from_and_asked_again(servers, db, monkeypatch):
-    """By a name that has not moved yet."""
+    """The name still leads to the old server."""
     add(db)
     servers.old.run("SET GLOBAL read_only = 1")
     with pytest.raises(ReadOnly, match=r":\d+/d: the server is read-only; make it writable, or"):
@@ -117,7 +118,7 @@ def test_a_server_that_stays_read_only_is_read_from_and_asked_again(servers, db,
             database.require_writable(db)
         assert values(db) == ["old", "written"] and session_id(db) == known
     servers.old.run("SET GLOBAL read_only = 0")
-    with pytest.raises(ReadOnly):  # not asked again yet
+    with pytest.raises(ReadOnly):  # not checked again yet
         add(db)
     monkeypatch.setattr(mysql, "READ_ONLY_CHECK_S", 0.0)
     add(db)
@@ -125,7 +126,7 @@ def test_a_server_that_stays_read_only_is_read_from_and_asked_again(servers, db,
 
 
 def test_nothing_is_written_even_by_a_user_who_might(servers):
-    """A server lets its administrators write while it is read-only."""
+    """A read-only server still lets its administrators write."""
     servers.old.run("SET GLOBAL read_only = 1")
     db = database.open_database(servers.url("boss"))
     with pytest.raises(ReadOnly):

@@ -1,5 +1,5 @@
-"""Edits that were begun on a version of an object: refused when somebody has changed it since, with
-both changes; nothing is put back."""
+"""Edits based on a version of an object: refused if somebody has changed it since, showing both
+changes; nothing is reverted."""
 
 import pytest
 
@@ -54,10 +54,10 @@ def test_what_nobody_else_changed_is_no_conflict(applied, remote_editor, databas
     version = version_of(database, "user", "bob")
     remote_editor.change("user", "alice", {"rpm": 200})
     remote_editor.change("user", "bob", {"rpm": 200}, version)
-    remote_editor.change("user", "bob", {"rpm": 200}, version)  # as it is: changes nothing
+    remote_editor.change("user", "bob", {"rpm": 200}, version)  # the same value: no change
     with pytest.raises(Outdated):
         remote_editor.change("user", "bob", {"rpm": 201}, version)
-    remote_editor.change("user", "bob", {"rpm": 201})  # of no version: as commands do
+    remote_editor.change("user", "bob", {"rpm": 201})  # without a version, as commands do
 
 
 @pytest.mark.databases("sqlite")

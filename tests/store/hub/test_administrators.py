@@ -1,5 +1,5 @@
-"""At least one administrator who can sign in stays, also when several take each other away at once;
-with the first one the links of the first run end."""
+"""At least one administrator who can sign in stays, even if several remove each other at the same
+time. The links of the first run end with the first administrator."""
 
 from functools import partial
 
@@ -37,7 +37,7 @@ WAYS = {
 
 @pytest.mark.parametrize("way", WAYS)
 def test_two_who_take_each_other_away_at_once(database, sealing, way):
-    """Each has a connection of its own, as two processes have."""
+    """Each has a connection of its own, like two processes."""
 
     def take(name):
         WAYS[way](Editor(database, sealing, Upstreams(VENDORS), "tester"), name)
@@ -47,7 +47,7 @@ def test_two_who_take_each_other_away_at_once(database, sealing, way):
         pair = f"one-{number}", f"two-{number}"
         for name in pair:
             make(database, name)
-        if left:  # of the round before
+        if left:  # the one left by the round before
             take(left)
         raised = at_once(database, *(partial(take, name) for name in pair))
         assert {type(error) for error in raised} == {type(None), Refused}, (number, raised)

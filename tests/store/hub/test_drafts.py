@@ -1,4 +1,4 @@
-"""Drafts of new channels: one for each session, sealed, kept for a day, no change lost."""
+"""Drafts of new channels: one for each session, sealed, kept for a day, without lost changes."""
 
 from concurrent.futures import ThreadPoolExecutor
 

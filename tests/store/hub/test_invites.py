@@ -1,4 +1,4 @@
-"""Links that open once, opened by several at the same time."""
+"""Links that work once, used by several at the same time."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""What a key shows of its money: limits, payers, what it has spent in the UTC day and month."""
+"""A key's view of its money: limits, payers, and its spending in the UTC day and month."""
 
 import pytest
 
@@ -50,7 +50,7 @@ def held(state, left):
     ],
 )
 def test_what_is_left_to_a_key(order, plans, limits, left):
-    """Of limits 10 are spent; the wallet has 100."""
+    """10 of the limits are spent; the wallet has 100."""
     key_limit, user_limit = (limit and SpendLimit(limit, "day", 10, 9) for limit in limits)
     view = KeyView("sk", 0, key_limit, Payers(order, plans, user_limit), 100, 0, 0)
     assert view.left_nanos == left

@@ -1,4 +1,4 @@
-"""Notices: from since to until, the newest first, audited."""
+"""Notices: shown from `since` to `until`, the newest first, audited."""
 
 import pytest
 

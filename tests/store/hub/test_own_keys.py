@@ -1,4 +1,4 @@
-"""A user's keys as their owner sees them."""
+"""A user's keys as the owner sees them."""
 
 import pytest
 
@@ -27,7 +27,7 @@ def laptop(database, applied):
 
 
 def spend(database, laptop, nanos, at_ms):
-    """Note so much as spent in the key's window of a day; when that ends."""
+    """Store this spending in the key's window of a day; return when the window ends."""
     account, ends_ms = quota_at(laptop, "day", at_ms)
     row = {"account": account, "spent": nanos, "ends_ms": ends_ms}
     transaction(database, lambda: Quota.replace(row).execute(database))

@@ -1,4 +1,4 @@
-"""Passwords, sessions and tokens: whose they are, until when, and what ends them."""
+"""Passwords, sessions and tokens: their user, their lifetime, and what ends them."""
 
 import pytest
 
@@ -17,12 +17,12 @@ OLD, NEW = "correct horse", "battery staple"
 
 @pytest.fixture
 def alice(database, applied):
-    """The id of a user."""
+    """Return the id of a user."""
     return user_id_of(database, "alice")
 
 
 def age(db, **times_ms):
-    """Moves times of all sessions into the past."""
+    """Move times of all sessions into the past."""
     changes = {name: getattr(Session, name) - by for name, by in times_ms.items()}
     transaction(db, lambda: Session.update(**changes).execute(db))
 
@@ -102,7 +102,7 @@ def test_sessions_and_tokens_end_together(database, applied, editor, alice, way)
     assert sessions.find(database, cookie) and tokens.find(database, token)
     WAYS_OUT[way](database, editor)
     assert sessions.find(database, cookie) is None and tokens.find(database, token) is None
-    if way != "disabled by an older version":  # which disables everybody
+    if way != "disabled by an older version":  # an older version disables everybody
         assert sessions.find(database, other) and tokens.find(database, others)
     [line] = [row for row in audit.entries(database, 20) if row["action"] == "end_session"]
     assert (line["name"], line["after"]) == ("alice", {"sessions": 1, "tokens": 1})
@@ -149,7 +149,7 @@ def test_name_and_password_must_both_be_right(database, applied):
 
 @pytest.fixture
 def made(database, applied):
-    """(id, token) of alice, to read."""
+    """Return (id, token) of a token of alice for reading."""
     return tokens.create(database, "alice", ["read"], name="ci", actor="tester")
 
 

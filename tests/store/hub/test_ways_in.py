@@ -1,5 +1,5 @@
-"""Further ways into the Hub: first-run links, one-time codes, OpenID links, and
-the address that is kept."""
+"""Other ways to sign in to the Hub: first-run links, one-time codes, OpenID links, and the stored
+address."""
 
 import pytest
 
@@ -24,7 +24,7 @@ def alice(database, applied):
 
 
 def update(database, **fields):
-    """Change a row of users beside the store's own functions."""
+    """Change a row of users without the store's own functions."""
     query = User.update(**fields).where(User.name == "alice")
     transaction(database, lambda: query.execute(database))
 

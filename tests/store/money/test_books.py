@@ -1,4 +1,4 @@
-"""The proof of the books, on both databases."""
+"""The verification of the books, on both databases."""
 
 from store.db.nodes import note_seen
 from store.db.partitions import prune

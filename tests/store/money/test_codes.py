@@ -1,4 +1,4 @@
-"""Redeem codes: typed by people, worth money once, on both databases."""
+"""Redeem codes: typed by users, worth money once, on both databases."""
 
 import itertools
 import random
@@ -24,7 +24,7 @@ from tests.support.stores import balances, change
 MINUTE_MS = 60_000
 PREFIX_CHARS = len(codes.PREFIX)
 LONG_ENOUGH_S = 0.2
-"""To use or change a code, if nothing stops that."""
+"""Time to use or change a code, if nothing blocks that."""
 FAR = "2099-01-01T00:00:00.000Z"
 MANY = (disable, enable, remove)
 CHANGES = {
@@ -33,7 +33,7 @@ CHANGES = {
     "remove": lambda db, code_id: remove(db, [code_id], "rita"),
     "set": lambda db, code_id: codes.set_fields(db, code_id, {"amount": "7"}, "rita"),
 }
-"""Every way to change a code."""
+"""All ways to change a code."""
 every_change = pytest.mark.parametrize("alter", CHANGES.values(), ids=CHANGES)
 
 
@@ -113,7 +113,7 @@ def test_what_is_no_code_shows(typed):
     assert canonical(typed) is None
 
 
-# Making, listing and changing codes.
+# Creating, listing and changing codes.
 
 
 def test_codes_are_stored_as_digests_only(db, make, pepper):
@@ -192,7 +192,7 @@ def test_a_list_says_what_became_of_each(db, make, use):
         (used, at_ms, codes.USED),
         (used, at_ms + 2 * MINUTE_MS, codes.USED),
         (disabled, at_ms, codes.DISABLED),
-        # The moment of expiry itself is too late.
+        # At the exact time of expiry it is too late.
         (expired, by_id[expired.id].expires_ms, codes.EXPIRED),
     ):
         assert by_id[code.id].status_at(moment_ms) == status
@@ -369,12 +369,13 @@ def test_a_code_that_vanishes_meanwhile_is_none(db, code, use, monkeypatch):
         use(code.code)
 
 
-# Redeeming and changing at the same moment.
+# Redeeming and changing at the same time.
 
 
 @pytest.fixture
 def beside(db):
-    """beside(work): a thread that has begun to do this on a connection of its own, and its end."""
+    """Yield beside(work), which starts a thread that does this on a connection of its own; it
+    returns the thread and the list for its result."""
     threads = []
 
     def start(work):
@@ -456,7 +457,7 @@ def test_a_code_that_was_changed_a_moment_before_is_used_as_it_is(
 
 
 def _assert_used_or_not(db, code, outcome):
-    """A redeemer's outcome, its ledger and the code say the same."""
+    """Check that a redeemer's outcome, the ledger and the code agree."""
     left = [one for one in list_codes(db) if one.id == code.id]
     lines = ledger(db, "alice")
     if isinstance(outcome, Refused):

@@ -19,12 +19,12 @@ from tests.support.users import add_user
 
 
 def plan_of(user):
-    """The window of a plan, which the store does not know unless it is subscribed to."""
+    """Return the window of a plan, unknown to the store unless the user subscribes to it."""
     return Account("S-gold:day:20260101", "subscription", user.id, "subscription:gold")
 
 
 class User:
-    """A user with a wallet, and who pays for his calls."""
+    """A user with a wallet, and the payment of the user's calls."""
 
     def __init__(self, db, name, balance):
         self.name = name
@@ -57,7 +57,7 @@ def bob(db):
 
 
 async def settled():
-    """What was put on the loop has run."""
+    """Let everything that is scheduled on the loop run."""
     for _ in range(5):
         await asyncio.sleep(0)
 
@@ -80,7 +80,7 @@ async def test_more_is_ordered_before_it_runs_short(process, alice):
         assert hold is not None
         await settled()
         process.end(hold, 300, alice.id)
-        process.funds._clock.now += 1  # one order ahead in a quarter of a second
+        process.funds._clock.now += 1  # an order every quarter of a second, at most
         await settled()
     assert len(process.served) < 30
 
@@ -99,7 +99,7 @@ async def test_the_lease_follows_the_pace_of_spending(process, alice, clock):
         clock.now += 1
         await process.spend(alice.payment, 10, 10)
         await settled()
-    # 10 a second: half of what LEASE_COVER_S need, or more, is there without the store
+    # 10 a second: at least half of LEASE_COVER_S is covered without the store
     assert LEASE_COVER_S * 10 // 2 <= process.free(alice.id) <= LEASE_COVER_S * 10 + 10
 
 
@@ -238,7 +238,7 @@ async def test_an_order_that_is_not_answered(process, alice, clock, monkeypatch)
     with pytest.raises(StoreUnavailable):
         await process.hold(alice.payment, 300)
     clock.now += STORE_BACKOFF_S
-    # Nobody waits for what has not come in time.
+    # No call waits after an order that was not answered in time.
     waiting = asyncio.ensure_future(process.hold(alice.payment, 300))
     await settled()
     assert waiting.done()
@@ -334,7 +334,7 @@ async def test_what_was_ordered_before_a_change_goes_back_as_well(db, process, a
 
 
 async def test_a_hold_takes_over_another_of_the_same_payment(db, process, alice):
-    """In the order of the payers, whoever came in first; settled once, for both."""
+    """In the order of the payers, whichever was added first; both are settled once."""
     payment = limited_payment(db, alice.id, key=900, user=900)
     first = await process.hold(payment, 300)
     extra = await process.hold(payment, 500)

@@ -1,4 +1,4 @@
-"""Leases without an owner are found, and those of a lost machine can be given up."""
+"""Leases without an owner are found, and those of a lost machine can be released."""
 
 import asyncio
 
@@ -31,7 +31,7 @@ def payment(alice):
 
 @pytest.fixture
 def lender(database, payment):
-    """A process of node web-1 that has leased 625 of alice's 1000."""
+    """Return a process of node web-1 that has leased 625 of alice's 1000."""
     process = Process(database)
     note_seen(database, "web-1")
     asyncio.run(process.hold(payment, 500))
@@ -101,7 +101,7 @@ def test_a_node_that_comes_back_is_booked_without_its_lease(database, lender, al
 
 @pytest.mark.databases("mariadb")  # SQLite serves one machine
 def test_the_clock_of_a_machine_makes_no_node_silent(database, lender, monkeypatch):
-    """That of the one that reports is wrong, then that of the one that judges."""
+    """First the reporting machine's clock is wrong, then that of the judging one."""
     for wrong_ms in (-NODE_SILENT_MS * 2, NODE_SILENT_MS * 2):
         with monkeypatch.context() as patched:
             patched.setattr(

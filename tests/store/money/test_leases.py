@@ -1,4 +1,4 @@
-"""Several processes share accounts: no nano is lent twice, and the last one can be spent."""
+"""Several processes share accounts: no nano is leased twice, and the last one can be spent."""
 
 import asyncio
 import contextlib
@@ -47,7 +47,8 @@ def wallet_of(user_id):
 
 @pytest.fixture
 def order(db, alice):
-    """order(process, …): what the store answers to an order about alice's wallet."""
+    """Return order(process, …), which returns the store's answer to an order about alice's
+    wallet."""
 
     def carry_out(process_id, user=alice, **fields):
         orders = [Order(wallet_of(user), **fields)]
@@ -84,7 +85,7 @@ def test_only_a_quarter_is_lent_ahead(db, order):
 def test_what_nobody_has_is_not_waited_for(db, order):
     one, two = Process(db).id, Process(db).id
     order(one, need=600, least=600)
-    # All that is free is lent all the same: a smaller call may go on with it.
+    # All that is free is leased nevertheless: a smaller call may use it.
     answer = order(two, need=1001, least=1001)
     assert (answer.verdict, answer.lease) == (Verdict.DRY, 400)
     assert leases.recalled(db, one) == []
@@ -135,7 +136,7 @@ async def test_a_limit_counts_what_others_pay(db, alice, limits, smaller):
     payment = limited_payment(db, alice, **limits)
     hold = await process.hold(payment, 200)
     process.end(hold, 180, alice)
-    # 120 are left of the limit, though the wallet has more.
+    # 120 of the limit are left, although the wallet has more.
     hold = await process.hold(payment, 200, 100)
     assert hold.amount_nanos == 120
     process.end(hold, 115, alice)
@@ -253,7 +254,7 @@ async def test_a_debit_of_what_runs_in_calls_is_refused(db, alice, monkeypatch):
 
 
 async def answered(waiting, process):
-    """Wait for a future while a process looks for what others want back; what it comes to."""
+    """Wait for a future while a process looks for recalled leases; return its result."""
     while not waiting.done():
         await asyncio.sleep(0.002)
         process.look()
@@ -261,7 +262,7 @@ async def answered(waiting, process):
 
 
 async def looked_after(processes):
-    """What the threads of processes do, until it is cancelled."""
+    """Do the work of the processes' threads until cancelled."""
     while True:
         for process in processes:
             process.look()
@@ -270,7 +271,7 @@ async def looked_after(processes):
 
 
 async def shared_by_all(payment, user_id, callers, cost):
-    """How many of the callers, each a process, could pay: all call at once."""
+    """Return how many of the callers, each a process, could pay; all call at once."""
 
     async def call(process):
         try:
@@ -295,7 +296,7 @@ async def shared_by_all(payment, user_id, callers, cost):
 async def test_the_last_coins_of_two_payers_are_shared_exactly(
     db, alice, two_payers, count, limits
 ):
-    """Money for 25 calls of 80: two or more need what is left of plan and wallet."""
+    """Money for 25 calls of 80; two or more processes need the rest of plan and wallet."""
     payment = Payment(two_payers.payers, limited_payment(db, alice, **limits).limits)
     callers = [Process(db) for _ in range(count)] * (60 // count)
     assert await shared_by_all(payment, alice, callers, 80) == 25
@@ -303,7 +304,7 @@ async def test_the_last_coins_of_two_payers_are_shared_exactly(
 
 
 async def in_step(processes, calls, rounds):
-    """All processes ask, hear and give back at the same moments, until the calls are over."""
+    """Let all processes order, receive and return leases in step, until the calls have ended."""
     for _ in range(rounds):
         await served(processes)
         for process in processes:
@@ -323,13 +324,14 @@ async def served(processes):
 
 @pytest.fixture
 def two_payers(db, alice):
-    """A plan and a wallet, of 1000 each."""
+    """Return the payment by a plan and a wallet, with 1000 each."""
     key = key_of(alice, subscriptions=(subscribe(db, alice, 1000),))
     return payment_of(key, now_ms())
 
 
 async def hoarding(db, account):
-    """A process that has leased all of an account and holds nothing, and from now on is slow."""
+    """Return a process that has leased all of an account and holds nothing; from now on it is
+    slow."""
     process = Process(db)
     hold = await process.hold(Payment((account,)), 1000, 1000)
     process.funds.settle(hold, 0)
@@ -365,10 +367,10 @@ async def test_coins_of_two_payers_do_not_go_round_between_two_that_wait(
 async def test_a_limits_last_coins_do_not_go_round_with_its_payers(
     db, alice, two_payers, payers, limits, monkeypatch
 ):
-    monkeypatch.setattr(funds_module, "RECALL_WAIT_S", 60)  # nobody gives up on a busy machine
+    monkeypatch.setattr(funds_module, "RECALL_WAIT_S", 60)  # no process gives up on a busy machine
     limited = limited_payment(db, alice, **limits)
     payment = Payment(two_payers.payers[-payers:], limited.limits)
-    # All coins of each account are with a process of its own.
+    # Each account is completely leased to a process of its own.
     processes = [
         await hoarding(db, account) for account in (*payment.payers[::-1], *payment.limits)
     ]
@@ -435,7 +437,7 @@ async def test_keys_of_a_user_spend_no_more_than_the_smaller_of_both_limits(
 
 
 class World:
-    """Three processes that call, book, crash and lose answers at random; nothing may get lost."""
+    """Three processes that call, book, crash and lose answers at random; no money may be lost."""
 
     def __init__(self, db, seed, payments):
         self.db = db
@@ -459,7 +461,7 @@ class World:
                 continue
             await asyncio.sleep(rng.random() / 100)
             if process not in self.processes:
-                continue  # it died with this call: nothing was delivered, nothing is charged
+                continue  # it died during this call: nothing was delivered or charged
             cost = rng.randrange(hold.amount_nanos + 1)
             process.end(hold, cost, user_id)
             self.cost += cost
@@ -481,7 +483,7 @@ class World:
             self.check()
 
     def check(self):
-        """Nothing is lent that is not there, at any moment."""
+        """Check that no more is leased than there is."""
 
         def read():
             return [(leases.lent(self.db, user)[0], b) for user, b in balances(self.db).items()]

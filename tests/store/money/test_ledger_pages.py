@@ -1,4 +1,4 @@
-"""The ledger page by page, charges by day, who pays, and the notice of a low balance."""
+"""The ledger page by page, charges by day, payers, and the notice of a low balance."""
 
 import pytest
 
@@ -30,7 +30,8 @@ def pages(db, user_id, limit):
 def test_pages_are_the_ledger_backwards(database, alice):
     for number in range(5):
         wallet.credit(database, "alice", wallet.Movement(10**9 + number, "gift"))
-    # The charges of two days are booked at one moment: the later day's balance is the later.
+    # The charges of two days are booked at the same time: the later day's line has the later
+    # balance.
     records = [charged(alice, 10, NOW_MS), charged(alice, 20, NOW_MS - DAY_MS)]
     store(database, records, NOW_MS)
     whole = wallet.ledger(database, "alice")

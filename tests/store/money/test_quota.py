@@ -1,4 +1,4 @@
-"""What is shown of windows: spent in the current one, and when the next begins."""
+"""Display of windows: the amount spent in the current one, and when the next one starts."""
 
 import pytest
 
@@ -68,7 +68,7 @@ def test_keys_and_users_go_by_their_limit(database, editor, applied, kind, name)
     spend(database, f"{found[1]['id']}:never:0", 9)
     use = [
         {"spent": "0.000000007", "resets_at": None},
-        {"spent": None, "resets_at": None},  # it has no limit
+        {"spent": None, "resets_at": None},  # a key without a limit
     ]
     shown = with_use_of_limits(database, found, AT_MS)
     assert shown == [{**key, **more} for key, more in zip(found, use, strict=True)]

@@ -28,7 +28,7 @@ from tests.support.users import add_user
 
 
 def book_call(db, user, *charges):
-    """A call of that user in the books; its id."""
+    """Book a call of that user; return its id."""
     cost = sum(charge.amount_nanos for charge in charges)
     user_id = find_owner(db, user).id
     call = usage_record(user_id=user_id, user=user, cost_nanos=cost, charges=charges)
@@ -110,7 +110,7 @@ def test_a_debit_takes_no_more_than_there_is(db):
     debit(db, "alice", Movement(5, "all"))
     assert show(db, "alice").balance_nanos == 0
     book_call(db, "alice", Charge("wallet", 5))
-    with pytest.raises(Refused, match="only 0 is free"):  # nor of a wallet below zero
+    with pytest.raises(Refused, match="only 0 is free"):  # nor from a wallet below zero
         debit(db, "alice", Movement(1, "all"))
 
 
@@ -263,7 +263,7 @@ def test_parallel_credits_are_all_counted_and_the_same_id_once(db):
 
 
 def replies(monkeypatch, *errors, booked=False):
-    """The first transactions fail with these; `booked`: after they were committed."""
+    """Make the first transactions fail with these errors; `booked`: after they were committed."""
     real, waiting = wallet_module.transaction, list(errors)
 
     def transact(db, work):

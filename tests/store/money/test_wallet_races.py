@@ -1,4 +1,5 @@
-"""Two processes move the same money at the same moment: once each, and never below zero."""
+"""Two processes move the same money at the same time: each movement happens once, and no balance
+falls below zero."""
 
 import json
 import subprocess
@@ -48,7 +49,8 @@ def db(database, users):
 
 @pytest.fixture
 def race(db, database_url):
-    """race(verb, texts, users): what each process did, and why it was refused the rest."""
+    """Yield race(verb, texts, users), which returns for each process what it did and why the rest
+    was refused."""
     started = []
 
     def run(verb, texts, users=("alice", "alice")):

@@ -1,4 +1,5 @@
-"""Rounds of the alerts: sent once by one of many processes, and by another when that one dies."""
+"""Rounds of the alerts: messages are sent once by one of many processes, and by another if that
+one dies."""
 
 import os
 import signal
@@ -29,7 +30,7 @@ HOOK = {"name": "ops", "kind": "webhook", "address": "https://hooks.example.com/
 
 @pytest.fixture
 def hook(database, cipher, users):
-    """A rule that fires for two users, to one destination."""
+    """Create a rule that fires for two users, with one destination."""
     place, _ = destinations.create(database, GATEWAY, HOOK, cipher, "nadia")
     for name in users:
         wallet.credit(database, name, Movement(1, "a nano", actor="nadia"))
@@ -43,7 +44,7 @@ def make_rounds(database, owner, send):
 
 
 def due(database):
-    """The next round is due now, whoever has the lease."""
+    """Make the next round due now, whoever has the lease."""
     row = UpkeepRow.update(next_ms=0, until_ms=0, owner="").where(UpkeepRow.name == "alerts")
     transaction(database, lambda: row.execute(database))
 
@@ -53,7 +54,7 @@ def statuses(database):
 
 
 def test_two_processes_send_each_message_once(hook, database):
-    """The second one takes the lease over while the first one sends."""
+    """The second process takes over the lease while the first one sends."""
     sent, sending, go_on = [], threading.Event(), threading.Event()
 
     def send(db, message):
@@ -103,7 +104,7 @@ def test_a_destination_that_fails_is_passed_by(hook, database, cipher):
 @pytest.mark.databases("sqlite")
 def test_who_loses_the_lease_stops(hook, database, monkeypatch):
     def send(db, message):
-        due(database)  # another may take it
+        due(database)  # another process may take it
         assert lease.take(database, "B", "web-2", lease.ALERTS)
         return Result(ok=True)
 
@@ -139,7 +140,7 @@ def test_what_a_killed_process_was_sending_is_sent_by_the_next_by_the_same_id(
         arrived.append(message.id)
         return Result(ok=True)
 
-    due(database)  # the dead one's lease has run out
+    due(database)  # the dead process's lease has expired
     make_rounds(database, "next", send).look()
     assert len(arrived) == 2 and arrived[0] != arrived[1], "the claim still holds"
     before = AlertMessage.claimed_ms - CLAIM_MS - 1

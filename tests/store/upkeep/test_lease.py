@@ -1,4 +1,4 @@
-"""One process of all does the upkeep; its lease is taken over when it is gone."""
+"""One process does the upkeep for all; another takes over its lease when it is gone."""
 
 from functools import partial
 
@@ -65,7 +65,7 @@ def test_what_was_given_back_is_due_whatever_a_clock_said(database):
     lease.give_back(database, "A")
     assert lease.take(database, "B", "web-2")
     lease.finish(database, "B", {})
-    alter(database, next_ms=UpkeepRow.next_ms + 10**13)  # a clock that has gone back since
+    alter(database, next_ms=UpkeepRow.next_ms + 10**13)  # a clock that was set back since
     assert lease.take(database, "A", "web-1")
 
 

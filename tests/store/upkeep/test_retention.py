@@ -1,4 +1,4 @@
-"""What the upkeep removes and what stays; the books are right before, between and after."""
+"""Rows that the upkeep removes and keeps; the books are correct before, between and after."""
 
 import pytest
 
@@ -25,12 +25,12 @@ DAYS_AGO = (0, 1, 5, 20, 40)
 
 
 def nothing():
-    """A pause in which nothing happens."""
+    """Pause without doing anything."""
 
 
 @pytest.fixture
 def filled(database):
-    """Two calls on each of some days up to today, booked."""
+    """Book two calls on each of some days up to today."""
     user_id = add_user(database, "alice")
     at_ms = database_ms(database)
     journal = BookedJournal(database)
@@ -41,7 +41,7 @@ def filled(database):
 
 
 def paid(user_id, cost, at_ms):
-    """A call whose price is its cost, so that this can be recomputed."""
+    """Return a call whose price is its cost, so that the cost can be recomputed."""
     price = rate_of(0, 0, 0, 0, 0, 0, cost)
     facts = {"prices": price.text, "multiplier_ppm": 10**6, "usage_source": "reported"}
     return charged(user_id, cost, at_ms, **facts)
@@ -134,7 +134,7 @@ def test_stored_responses_whose_time_is_over_go(database, monkeypatch):
 
 
 class Ended(Exception):
-    """The process ends in a pause."""
+    """The end of the process during a pause."""
 
 
 def test_a_run_that_ends_early_is_repeated(filled, monkeypatch):

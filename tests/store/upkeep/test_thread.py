@@ -1,4 +1,4 @@
-"""The thread that does the upkeep in a worker: takes its turn, gives it back, survives faults."""
+"""The thread that does the upkeep in a worker: it takes its turn, passes it on, survives faults."""
 
 import threading
 import time
@@ -19,14 +19,14 @@ PATIENCE_S = 10
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch):
-    """It looks at once, and often."""
+    """Make it look at once, and often."""
     monkeypatch.setattr(thread_module, "FIRST_LOOK_S", 0.0)
     monkeypatch.setattr(thread_module, "LOOK_INTERVAL_S", 0.05)
 
 
 @pytest.fixture
 def begun(database):
-    """begun(owner): a running upkeep; all are stopped at the end."""
+    """Yield begun(owner), which starts an upkeep; all are stopped at the end."""
     running = []
 
     def begin(owner, keep=Keep()):  # noqa: B008 - a value

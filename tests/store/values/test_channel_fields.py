@@ -1,4 +1,5 @@
-"""Edits of a channel's requests and time-outs of its models: what the document may say."""
+"""Fields of a channel for request edits and for time-outs of its models: the values allowed in
+documents."""
 
 import json
 import re

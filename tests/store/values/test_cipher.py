@@ -1,4 +1,4 @@
-"""Sealing: what opens with which keys."""
+"""Sealing: which keys can open what."""
 
 import pytest
 

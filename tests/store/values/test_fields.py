@@ -1,4 +1,4 @@
-"""Field types: document value in, kept value out and back, and words of the command line."""
+"""Field types: document values, stored values and back, and texts of the command line."""
 
 from decimal import Decimal
 

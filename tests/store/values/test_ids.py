@@ -1,4 +1,4 @@
-"""ULIDs: the published example, the time in them, and what is none."""
+"""ULIDs: the published example, the time in them, and invalid ones."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Secrets of keys: made, checked, stored as digests, shown in part."""
+"""Secrets of keys: creation, validation, storage as digests, display in part."""
 
 import string
 

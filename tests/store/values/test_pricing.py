@@ -51,12 +51,13 @@ def usage_of(counts):
 
 
 def random_price(rng):
-    """Return any number of digits up to 12, a third of them 0."""
+    """Return a random price with up to 12 digits; a third of them are 0."""
     return rng.choice((0, rng.randrange(10 ** rng.randint(1, 12)), rng.randrange(10**4)))
 
 
 def random_rate(rng):
-    """Return a rate with any meters priced: the plain one, one by a factor, or of whole prices."""
+    """Return a rate with any meters priced: the plain one, one with a factor, or one with prices
+    of its own."""
     names = ["input", "output", *rng.sample([*METERS][2:], rng.randrange(12))]
     plain = plain_rate({name: random_price(rng) for name in METERS if name in names})
     kind = rng.randrange(3)
@@ -98,7 +99,7 @@ def test_every_meter_has_its_own_price(name):
         "call": "4" if name == "call" else "3",
     }
     assert fault_of(row) is None
-    # A record with another price does not fit its cost.
+    # A record with another price does not match its cost.
     assert "recomputed" in fault_of({**row, "prices": row["prices"].replace("4", "5")})
 
 
@@ -115,7 +116,7 @@ def test_a_meter_without_a_price_falls_to_the_next_of_its_chain(name):
     ("counts", "multiplier_ppm", "nanos"),
     [
         ([1], MILLION, 1),
-        # Two counts of half a nano make one nano, not two.
+        # Two counts of half a nano add up to one nano, not two.
         ([500_000, 500_000], MILLION, 1),
         ([500_000, 500_001], MILLION, 2),
         ([], MILLION, 0),
@@ -155,7 +156,7 @@ def recorded(counts, rate, ppm, others=()):
 
 
 def cost_of_public(public):
-    """Return the cost by the public fields alone, in decimal arithmetic that rounds once, up."""
+    """Return the cost from the public fields alone, in decimal arithmetic that rounds up once."""
     with decimal.localcontext(decimal.Context(prec=200)) as context:
         context.traps[decimal.Inexact] = True
         prices = {name: Decimal(text) for name, text in public["prices"].items()}
@@ -257,7 +258,7 @@ def test_overflow_and_negative_counts_are_errors():
 
 
 def whole(when, input_, output):
-    """Return a rate of whole prices beside PLAIN."""
+    """Return a rate with prices of its own beside PLAIN."""
     return conditional_rate(PLAIN, tuple(when.items()), {"input": input_, "output": output})
 
 
@@ -331,7 +332,7 @@ def test_rates_survive_their_texts():
     over = conditional_rate(PLAIN, (("tier", "flex"), ("input_over", 7)), 500_000)
     assert over.text == "*0.5 input=2 output=8 cache_read=0.5 ?tier=flex ?input_over=7"
     assert rate_of_text(over.text) == over
-    older = rate_of_text("2 8 0.5 2 3.2 8 0.001")  # of a journal before rates
+    older = rate_of_text("2 8 0.5 2 3.2 8 0.001")  # from a journal written before there were rates
     assert older.prices["cache_write_1h"] == 3_200_000_000 and older.call == 10**6 * 10**12
 
 

@@ -6,7 +6,7 @@ from adapters.registry import VENDORS
 from store.values import texts
 from tests.support.certificates import Authority
 
-KEPT = [  # (check, texts that it takes as they are)
+KEPT = [  # (check, texts that it accepts unchanged)
     (texts.model_name, ["a", "gpt-4.1", "org/model:latest", "A_b@c", "x" * 128, "a/b/c"]),
     (texts.model_or_all, ["a", "gpt-4.1", "org/model:latest", "A_b@c", "x" * 128, "a/b/c", "*"]),
     (texts.name, ["a", "Zoë Müller", "a@example.com", "日本", "x" * 128]),
@@ -32,7 +32,7 @@ MADE_CANONICAL = [
     ),
     *((texts.header_name, name, name.lower()) for name in ("X-Title", "Anthropic-Beta", "a")),
 ]
-REFUSED = [  # (check, what its message says, texts)
+REFUSED = [  # (check, its message, texts)
     (texts.model_name, "1 to 128", ["", "x" * 129, "a b", "ä", "a..b", "a//b", "/a", "a/", "a\n"]),
     (texts.name, "printable", ["", " a", "a ", "a\tb", "a\x00", "x" * 129, "\ud800", "a\u2028b"]),
     (texts.base_url, "like https://", ["api.openai.com", "ftp://host", "https://"]),
@@ -71,7 +71,7 @@ REFUSED = [  # (check, what its message says, texts)
 
 
 def rows(table):
-    """One case for each text of a table."""
+    """Return one case for each text of a table."""
     cases = [(*row[:-1], text) for row in table for text in row[-1]]
     return [pytest.param(*case, id=f"{case[0].__name__}-{case[-1][:40]!a}") for case in cases]
 

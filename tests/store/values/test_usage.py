@@ -1,4 +1,4 @@
-"""Counts of tokens as vendors report them."""
+"""Token counts as vendors report them."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The record's forms: row, public object, CSV."""
+"""The forms of a record: row, public object, CSV."""
 
 import csv
 import io

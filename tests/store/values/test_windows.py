@@ -1,4 +1,4 @@
-"""Windows of quotas: where each begins and ends, in UTC."""
+"""Windows of quotas: where each starts and ends, in UTC."""
 
 import datetime
 

@@ -1,4 +1,5 @@
-"""Spans of charts: days of zones whose clocks change, and spans cut where roll-ups are cheapest."""
+"""Periods of charts: days in zones whose clocks change, and periods cut where roll-ups are
+cheapest."""
 
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo

@@ -1,4 +1,4 @@
-"""Usage by groups: the same sums whichever roll-ups they come from, on both stores."""
+"""Usage by groups: the same sums from every roll-up, on both stores."""
 
 from datetime import UTC
 from zoneinfo import ZoneInfo

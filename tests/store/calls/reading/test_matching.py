@@ -1,4 +1,4 @@
-"""What a live tail tells from a row is what the store would find."""
+"""A live tail's filter agrees with the store's."""
 
 import pytest
 

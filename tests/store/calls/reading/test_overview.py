@@ -1,4 +1,5 @@
-"""The sums of the overview: spans and the spans before them, channels, refusals for money."""
+"""The sums of the overview: periods and the periods before them, channels, refusals for lack of
+money."""
 
 import pytest
 
@@ -17,7 +18,7 @@ NOW_MS = MONDAY_MS + 14 * HOUR_MS + 1_800_000  # 14:30
 
 
 def spent(database, *moments):
-    """Stores a call of cost and first byte for each (days ago, hour, cost)."""
+    """Store a call with cost and first byte for each (days ago, hour, cost)."""
     store(
         database,
         [

@@ -1,4 +1,4 @@
-"""The statement of a month equals the ledger: over random ledgers, each month begins where the one
+"""The statement of a month equals the ledger: over random ledgers, each month starts where the one
 before ended, and the last one ends at the balance."""
 
 import random
@@ -30,7 +30,7 @@ def alice(applied, database):
 
 
 def random_ledger(database, user_id, seed):
-    """Movements and charges of four months; charges are booked up to a day later."""
+    """Write movements and charges of four months; charges are booked up to a day later."""
     chance = random.Random(seed)
     balance = wallet.show(database, "alice").balance_nanos
     at_ms = MARCH

@@ -1,4 +1,4 @@
-"""Calls summed up: shares, tokens, percentiles of enough streams."""
+"""Sums of calls: shares, tokens, percentiles if there are enough streams."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Uses without a price: of late, and only while there is none."""
+"""Uses without a price: only recent ones, and only while there is no price."""
 
 import pytest
 
@@ -11,7 +11,7 @@ from store.values.ids import DAY_MS, day_at
 
 @pytest.fixture
 def used(database, applied):
-    """used(model, meter, uses, days ago, rate): adds to the roll-up."""
+    """Return used(model, meter, uses, days ago, rate), which adds to the roll-up."""
     now_ms = database_ms(database)
 
     def add(model, meter, uses=1, days=0, rate=""):

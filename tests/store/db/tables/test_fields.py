@@ -1,4 +1,4 @@
-"""The models: values that come back as they went in. (Columns: test_schema.)"""
+"""The models: values are read as they were written. (For columns see test_schema.)"""
 
 from store.db.tables.catalog import Channel
 from store.db.tables.users import KeySecret
