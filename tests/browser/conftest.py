@@ -1,10 +1,10 @@
-"""A real browser before a real gateway: Debian's Chromium, driven by Playwright.
+"""A real browser with a real gateway: Debian's Chromium, driven by Playwright.
 
-Its shell without a window takes a third of the CPU of the whole program, which does as well.
+The headless shell takes a third of the CPU of the full browser, and is sufficient.
 
-`world` is a running gateway with the Hub, a scripted vendor, two members and an administrator;
-`visit(name)` is a page of somebody who has signed in. What a page says on its console, what its
-policy refuses and what fails to load fails the test, unless it takes it with `page.said.clear()`.
+`world` is a running gateway with the Hub, a scripted vendor, two members and an administrator.
+`visit(name)` is a page of a user who has signed in. Console messages, violations of the content
+security policy and failed loads fail the test, unless it removes them with `page.said.clear()`.
 """
 
 import contextlib
@@ -22,16 +22,16 @@ CHROMIUM = shutil.which("chromium-headless-shell") or shutil.which("chromium")
 FLAGS = (
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
     *("--disable-background-networking", "--disable-component-update"),
-    # One process for all pages, as they are all of one site, and none for what nobody looks at.
+    # One process for all pages, since all are of one site, and none for unused features.
     *("--process-per-site", "--renderer-process-limit=1", "--in-process-gpu"),
     "--disable-software-rasterizer",
 )
 WIDTHS = {"desk": (1440, 900), "tablet": (768, 1024), "phone": (360, 740)}
 PATIENCE_MS = 15_000
 expect.set_options(timeout=PATIENCE_MS)
-SHOTS = os.environ.get("SLUICE_SCREENSHOTS")  # a folder that keeps pictures of pages
+SHOTS = os.environ.get("SLUICE_SCREENSHOTS")  # a folder for pictures of pages
 UNIMPORTANT = ("favicon",)
-# Until its scripts run a page is one without scripts, which a test would else meet by chance.
+# A page behaves as without scripts until they run; this keeps tests from clicking before that.
 WAIT_FOR_SCRIPTS = """
 const nothing = new CSSStyleSheet();
 nothing.replaceSync("* { pointer-events: none !important; }");
@@ -49,7 +49,8 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(scope="module")
 def chromium():
-    """The browser, ended with its module: Playwright's loop must not run beside that of others."""
+    """Yield the browser, closed with its module: Playwright's loop must not run beside other
+    loops."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=[*FLAGS])
         yield browser
@@ -64,14 +65,14 @@ def scripted_vendor():
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory, scripted_vendor):
-    """A running gateway with its Hub; shared by a module."""
+    """Yield a running gateway with its Hub; shared by a module."""
     with World(tmp_path_factory.mktemp("world"), scripted_vendor) as made:
         yield made
 
 
 @pytest.fixture
 def open_page(chromium):
-    """open_page(base_url, width="desk", **options): a page of a browser that nobody knows yet."""
+    """Return open_page(base_url, width="desk", **options): a page in a fresh browser context."""
     with contextlib.ExitStack() as stack:
         pages = []
 
@@ -108,7 +109,7 @@ def press_after_scripts(page):
 
 
 def listen(page):
-    """What goes wrong on a page, as it happens."""
+    """Record the problems of a page as they happen."""
     said = []
 
     def note(line):
@@ -124,7 +125,7 @@ def listen(page):
 
 @pytest.fixture
 def visit(world, open_page):
-    """visit(name, path="/", width="desk", …): a page of a user who has signed in."""
+    """Return visit(name, path="/", width="desk", …): a page of a user who has signed in."""
 
     def start(name, path="/", width="desk", **options):
         page = open_page(world.hub_url, width, **options)
@@ -137,7 +138,7 @@ def visit(world, open_page):
 
 @pytest.fixture
 def picture(request):
-    """picture(page, name): keeps a picture of a page where SLUICE_SCREENSHOTS says."""
+    """Return picture(page, name), which saves a picture of a page if SLUICE_SCREENSHOTS is set."""
 
     def take(page, name):
         if SHOTS:

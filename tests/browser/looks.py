@@ -1,18 +1,18 @@
-"""Scripts that find what is wrong with how a page looks, at the width that its window has; what axe
-finds, in each theme."""
+"""Scripts that find faults in a page's appearance at the current width of its window; and axe's
+findings, in each theme."""
 
 from axe_playwright_python.sync_playwright import Axe
 
 AXE = Axe()
 THEMES = ("light", "dark")
-# Beside what axe calls serious or critical.
+# In addition to what axe rates serious or critical.
 ALSO = {"empty-table-header", "empty-heading"}
 RULES = {"resultTypes": ["violations"]}
 RULES_OF = {"light": RULES, "dark": {**RULES, "runOnly": ["color-contrast"]}}
 
 
 def axe_faults(page):
-    """Return what a page has that axe finds serious."""
+    """Return the serious faults that axe finds on a page."""
     faults = []
     for theme in reversed(THEMES):
         page.emulate_media(color_scheme=theme)
@@ -28,8 +28,8 @@ WIDTH = """() => {
   return wide > 0 ? [`wider than the window by ${wide} px`] : [];
 }"""
 
-# Texts that lie on each other. Each line of a text is a box, as far as its ancestors show it; what
-# is fixed, sticks or floats over the page may cover the rest.
+# Overlapping texts. Each line of a text is a box, clipped by its ancestors; fixed, sticky and
+# floating elements may cover the rest.
 OVERLAPS = """() => {
   const lines = [];
   const floats = new Map();
@@ -77,7 +77,7 @@ OVERLAPS = """() => {
   return faults.slice(0, 5);
 }"""
 
-# Figures of a row, and heads of sections side by side, that begin a little off each other.
+# Figures of a row, and headings of adjacent sections, that are slightly out of line.
 ALIGNED = """() => {
   const faults = [];
   for (const row of document.querySelectorAll(".figures, .pair")) {
@@ -128,8 +128,8 @@ FAULTS = """() => {
   return faults;
 }"""
 
-# Dates and times that are no <time> in the form of all pages. What people type or copy, and what a
-# configuration or a vendor says, stays as it is.
+# Dates and times outside a <time> in the common form of all pages. Texts that users type or copy,
+# and those of a configuration or a vendor, are exempt.
 DATES = """() => {
   const stray = new RegExp([
     /\\d{4}-\\d\\d-\\d\\d/, /\\d\\d?\\/\\d\\d?\\/\\d\\d/,
@@ -149,7 +149,7 @@ DATES = """() => {
   return faults.slice(0, 5);
 }"""
 
-# Rows that light up and have a place where a click would not open them.
+# Rows that light up but have a place where a click does not open them.
 ROWS = """() => {
   const faults = [];
   for (const row of document.querySelectorAll("tr.row")) {
@@ -170,8 +170,8 @@ ROWS = """() => {
   return faults.slice(0, 3);
 }"""
 
-# A text less than 32 px beside the number before it; a table that scrolls without a shadow at its
-# cut edge; a part of a call on a scale; space under a chart in which nothing stands.
+# A text less than 32 px from the number before it; a table that scrolls without a shadow at its
+# cut edge; a fraction of a call on a scale; empty space under a chart.
 GAPS = """() => {
   const faults = new Map();
   const range = document.createRange();

@@ -1,7 +1,7 @@
-"""The pages of the Hub by its table of routes: those of a member, those of an administrator.
+"""The pages of the Hub by its table of routes: those of a member, and those of an administrator.
 
-A new page is looked at by all tests of all pages without another line; a path with a name of a new
-kind needs a line in FILLED, another view of a page one in VIEWS.
+The tests of all pages cover a new page without another line; a path with a name of a new kind
+needs a line in FILLED, another view of a page one in VIEWS.
 """
 
 import itertools
@@ -11,7 +11,7 @@ from handlers.hub.routes import ROUTES
 from handlers.hub.web.base import Page
 
 NAME = "([^/]+)"
-# What stands for a name, by the path before it.
+# The value for a name, by the path before it.
 FILLED = {
     "/keys/": "key",
     "/usage/": "call",
@@ -29,7 +29,7 @@ FILLED = {
     "/admin/codes/": "code",
     "/admin/invites/": "invite",
 }
-# Views of a page that its path alone does not show, by whether they are of administrators.
+# Views of a page that its path alone does not show, by whether administrators see them.
 VIEWS = {
     False: ("/usage?by=model", "/setup?url=x", "/try?with=*"),
     True: (
@@ -42,14 +42,14 @@ VIEWS = {
         "/usage/{call}",
     ),
 }
-# Pages of nobody who has signed in, and those that lead elsewhere.
+# Pages without sign-in, and redirects.
 LEFT_OUT = re.compile(
     r"/(first-run|sign-in|sign-out|join|admin/subscriptions)(/.*)?|.*\.csv|.*/tail|/account/openid"
 )
 
 
 def paths(*, admin):
-    """The templates of paths of a member's pages, or of an administrator's: `/keys/{key}`."""
+    """Return the path templates of a member's pages, or of an administrator's: `/keys/{key}`."""
     found = []
     for pattern, handler in ROUTES:
         own = issubclass(handler, Page) and "tornado" not in handler.get.__module__
@@ -59,7 +59,7 @@ def paths(*, admin):
 
 
 def _expanded(pattern):
-    """A path for each word of its enumerations."""
+    """Return a path for each word of its enumerations."""
     parts = re.split(r"(\(\w+(?:\|\w+)*\))", pattern)
     choices = [part[1:-1].split("|") if index % 2 else [part] for index, part in enumerate(parts)]
     return ["".join(chosen) for chosen in itertools.product(*choices)]

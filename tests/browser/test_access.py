@@ -19,7 +19,7 @@ PATIENCE_S = 20
 
 @pytest.fixture
 def fresh(tmp_path):
-    """A gateway that nobody has used, with the URL of the Hub and the path of its first link."""
+    """Yield an unused gateway, with the URL of the Hub and the path of its first link."""
     hub_port = free_port()
     gateway = Gateway(tmp_path, {"hub.enabled": "true", "hub.port": hub_port})
     gateway.start()
@@ -50,7 +50,7 @@ def test_from_the_first_link_to_a_models_answer(fresh, open_page, scripted_vendo
 
     expect(page.get_by_text("Signed in as")).to_be_visible()
     picture(page, "first-run-2-phone")
-    page.goto("/keys")  # who leaves is led back
+    page.goto("/keys")  # after leaving, one is redirected back
     page.goto("/")
     page.locator("main a[href='/first-run']").first.click()
     expect(page.get_by_text("Signed in as")).to_be_visible()
@@ -86,11 +86,11 @@ def test_from_the_first_link_to_a_models_answer(fresh, open_page, scripted_vendo
     page.wait_for_url(re.compile(r"/$"))
     assert secret not in page.content()
     page.goto(fresh.link)
-    page.wait_for_url(re.compile(r"/$"))  # all is done: home
+    page.wait_for_url(re.compile(r"/$"))  # everything is done: home
 
 
 class Counted:
-    """A page, and how often somebody clicked, filled a field or pressed a key that acts."""
+    """A page that counts clicks, filled fields and keys that act."""
 
     def __init__(self, page):
         self.page, self.acts = page, 0
@@ -105,7 +105,7 @@ class Counted:
 
 
 def test_from_the_link_to_the_first_call_in_few_acts(fresh, open_page, scripted_vendor, picture):
-    """With a vendor that wants a key and whose models the catalogue does not have."""
+    """With a vendor that requires a key and whose models the catalogue does not have."""
     page = open_page(fresh.hub_url)
     page.goto(fresh.link)
     acts = Counted(page)
@@ -176,7 +176,7 @@ def test_signing_in(world, open_page):
     page.keyboard.type(PASSWORDS["carol"])
     page.keyboard.press("Enter")
     page.wait_for_url("**/account")
-    page.said.clear()  # the browser notes the 401
+    page.said.clear()  # the browser logs the 401
 
 
 def test_one_letter_keys_are_switched_off(visit):

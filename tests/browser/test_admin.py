@@ -1,4 +1,4 @@
-"""Administration in a real browser: a channel is tested and disabled; the log tells it."""
+"""Administration in a real browser: a channel is tested and disabled; the audit log has it."""
 
 from playwright.sync_api import expect
 
@@ -35,7 +35,7 @@ def test_a_channel_is_tested_switched_off_and_the_audit_log_tells(visit, world):
 
 
 def expect_refused(page):
-    """The browser tells of the answer 400, and of nothing else."""
+    """Check that the browser reports the answer 400, and nothing else."""
     for _ in range(50):
         if not page.said:
             page.wait_for_timeout(100)

@@ -1,5 +1,5 @@
-"""Alerts in a browser: a rule is made in the drawer, its preview follows what is typed, it fires,
-and what was sent has arrived; destinations are made and tested."""
+"""Alerts in a browser: a rule is created in the drawer, its preview follows the input, it fires,
+and the message arrives; destinations are created and tested."""
 
 import json
 import re
@@ -32,7 +32,7 @@ def webhook():
 
 
 def call(page, method, path, body=None):
-    """A call of the JSON API in the name of the page's user."""
+    """Call the JSON API as the page's user."""
     script = """async ([method, path, body]) => {
       const token = document.querySelector("[name=_xsrf]").value;
       const headers = { "X-Xsrftoken": token, "Content-Type": "application/json" };
@@ -44,7 +44,7 @@ def call(page, method, path, body=None):
 
 @pytest.fixture(scope="module")
 def filled(world, webhook, chromium):
-    """Destinations and rules of the gateway."""
+    """Yield the world with destinations and rules of the gateway."""
     context = chromium.new_context(base_url=world.hub_url)
     context.add_cookies(world.cookies_of("boss"))
     page = context.new_page()
@@ -90,7 +90,7 @@ def test_a_rule_is_made_in_the_drawer_fires_and_arrives(world, visit, filled, we
     row = page.locator("tr.row", has_text="Balance below 60")
     expect(row).to_contain_text("Firing")
     expect(page.locator(".alerts-sent")).to_contain_text("alice: 49")
-    row.locator("td").nth(3).click(force=True)  # the stretched link lies over it
+    row.locator("td").nth(3).click(force=True)  # the stretched link covers it
     expect(page.locator("dialog.drawer").get_by_label("Below")).to_have_value("60")
     page.keyboard.press("Escape")
     row.get_by_role("switch").click()

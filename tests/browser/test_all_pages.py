@@ -1,9 +1,9 @@
-"""Every page in each language, at each width, in each theme: nothing wider than the window, no text
-on another or cut without a sign, neighbours in line, no field without a label, no date in a form of
-its own, nothing that axe finds serious, no link that leads nowhere, nothing on the console (see
-conftest.py). Names are as long as names may be.
+"""Checks of every page in each language, at each width, in each theme: nothing wider than the
+window, no text overlapping another or cut without a sign, neighbours in line, no field without a
+label, no date in another form, no serious finding of axe, no dead link, nothing on the console
+(see conftest.py). Names have their maximum length.
 
-The pages are those of the table of routes (pages.py). SLUICE_SCREENSHOTS=folder keeps a picture of
+The pages are those of the table of routes (pages.py). SLUICE_SCREENSHOTS=folder saves a picture of
 each.
 """
 
@@ -47,18 +47,18 @@ def world(tmp_path_factory, scripted_vendor):
 
 @pytest.fixture(scope="module")
 def names(world):
-    """What identifies one of many in the paths of pages, by its kind."""
+    """Return the identifiers of objects in the paths of pages, by their kind."""
     return {kind: quote(name, safe="") for kind, name in world.fill().items()}
 
 
 @pytest.fixture(scope="module")
 def links():
-    """Links, by the path that they lead to without what identifies one of many."""
+    """Collect links, by their path without the object's identifier."""
     return {}
 
 
 def shown(page, user, names):
-    """Each page of a user, one after the other; what only leads on is left out."""
+    """Yield each page of a user, one after the other; redirects are left out."""
     for template in USERS[user]:
         path = template.format(**names)
         answer = page.context.request.get(path, max_redirects=0)
@@ -101,7 +101,8 @@ def test_axe_finds_nothing_serious(visit, names, user):
 
 
 def _kind_of(link):
-    """Links to one of many, or with other values of a query, are of one kind."""
+    """Return a link's kind: links to objects of one kind, or with other values of a query, are
+    alike."""
     parts = urlsplit(link)
     names = ",".join(sorted(pair.partition("=")[0] for pair in parts.query.split("&")))
     return re.sub(r"[0-9A-HJKMNP-TV-Z]{26}", "ID", parts.path), names
@@ -128,7 +129,7 @@ OPEN_SHEET = """([href, isDrawer]) => {
 
 @BY_ROLE
 def test_a_drawer_looks_the_same_from_every_page(visit, names, user):
-    """From a page that links to it, and on its own page."""
+    """On a page that links to it, and on its own page."""
     page = visit(user, "/account", reduced_motion="reduce")
     links = {}  # the page and the link, by the kind of both
     for _ in shown(page, user, names):

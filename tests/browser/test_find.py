@@ -1,4 +1,4 @@
-"""⌘K: a dialog over any page that leads to whatever has a name."""
+"""⌘K: a dialog over any page that leads to everything with a name."""
 
 import re
 

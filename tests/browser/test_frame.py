@@ -1,4 +1,4 @@
-"""The frame of all pages in a browser: rows, the navigation, what a keyboard does."""
+"""The common frame of all pages in a browser: rows, the navigation, the keyboard."""
 
 import re
 
@@ -18,10 +18,10 @@ def calls(world):
 def test_a_row_opens_where_it_is_clicked_and_lights_up_only_if_it_opens(visit):
     page = visit("alice", "/keys")
     row = page.locator("tr.row").filter(has_text="laptop")
-    row.locator("td").nth(2).click(force=True)  # the link lies over it
+    row.locator("td").nth(2).click(force=True)  # the link covers it
     expect(page.get_by_role("heading", name="laptop")).to_be_visible()
     page.goto("/keys")
-    row.get_by_role("link", name="Use").click()  # what the row has beside its link
+    row.get_by_role("link", name="Use").click()  # another link of the row
     expect(page).to_have_url(re.compile("/setup"))
     page = visit("boss", "/admin/audit")
     page.locator("tr.row td").nth(3).hover()

@@ -1,5 +1,5 @@
-"""What a member does in a browser before a real gateway: home, channel status, wallet, keys, client
-set-up; and what every page has: navigation, shortcuts, times."""
+"""Actions of a member in a browser with a real gateway: home, channel status, wallet, keys, client
+set-up; and the common parts of all pages: navigation, shortcuts, times."""
 
 import re
 
@@ -18,7 +18,7 @@ def test_the_first_call_appears_by_itself_on_the_empty_home(visit, world):
     expect(page.locator("#first-call")).to_contain_text("$SLUICE_API_KEY")
     expect(page.locator("#first-call")).to_contain_text(world.base_url)
     assert world.call("carol") == 200
-    # the steps stay, done, until their reader leaves them
+    # the completed steps stay until their reader leaves them
     expect(page.get_by_text("The first call has arrived")).to_be_visible()
     expect(page.locator(".steps > .done")).to_have_count(2)
     address = page.get_by_role("link", name="Open call").get_attribute("href")
@@ -103,7 +103,7 @@ def test_times_are_in_the_browsers_zone_and_utc_on_hover(visit):
 
 
 def make(page, name):
-    """Makes a key by the drawer; its secret."""
+    """Create a key in the drawer; return its secret."""
     page.goto("/keys")
     page.keyboard.press("n")
     page.get_by_label("Name", exact=True).fill(name)
@@ -114,7 +114,7 @@ def make(page, name):
 
 
 def leave(page):
-    """Says that the secret is stored, so that the page lets go."""
+    """Confirm that the secret is stored, so that the page can be left."""
     page.get_by_label("I have stored it").check()
 
 
@@ -123,7 +123,7 @@ def row(page, name):
 
 
 def reloaded_until(page, found):
-    """Loads the page again until it shows something: what is recorded takes a moment."""
+    """Reload the page until it shows something, because recording takes a moment."""
     for _ in range(40):
         if found.count():
             return
@@ -164,7 +164,7 @@ def test_a_secret_that_was_not_copied_asks_before_it_is_left(visit):
         dialog.accept()
 
     page.on("dialog", stay)
-    page.locator("body").click()  # a browser asks only where somebody has done something
+    page.locator("body").click()  # a browser asks only after some interaction
     page.goto("/keys")
     assert asked == ["beforeunload"]
     make(page, "asks-not")
@@ -203,7 +203,7 @@ def test_by_keyboard_alone(visit):
     page.wait_for_url("**/keys")
     page.keyboard.press("/")
     page.keyboard.type("laptop")
-    page.wait_for_url(re.compile(r"=laptop\b"))  # then the list is the one that stays
+    page.wait_for_url(re.compile(r"=laptop\b"))  # then the list no longer changes
     expect(page.locator("tr.row")).to_have_count(1)
     page.keyboard.press("Escape")
     page.locator("#find").blur()

@@ -1,4 +1,4 @@
-"""Models in a real browser: from the list to the page of one, its snippets, and to a comparison."""
+"""Models in a real browser: from the list to the page of one, its snippets, and a comparison."""
 
 import re
 

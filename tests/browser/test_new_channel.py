@@ -1,4 +1,4 @@
-"""A new channel in a real browser: cards, price cells by keyboard, tests that end one by one."""
+"""A new channel in a real browser: cards, price cells by keyboard, tests that finish one by one."""
 
 import re
 
@@ -45,7 +45,7 @@ def test_a_channel_from_its_card_to_the_list(visit, vendor, picture):
       data.setData("text", "2\\n3");
       cell.dispatchEvent(new ClipboardEvent("paste", { clipboardData: data, bubbles: true }));
     }""")
-    expect(cell).to_have_value("2")  # and the cell below took the next line
+    expect(cell).to_have_value("2")  # and the cell below got the next line
     page.get_by_label("Input price of broken").press("Enter")
     page.keyboard.press("Control+a")
     page.keyboard.insert_text("7")

@@ -1,5 +1,5 @@
-"""Home for administrators in a browser: choices in place, long names, and a page that brings itself
-up to date."""
+"""Home for administrators in a browser: choices in place, long names, and a page that refreshes
+itself."""
 
 import os
 import re
@@ -28,7 +28,7 @@ OVERLAPS = """() => [...document.querySelectorAll("td, th")].filter((cell) =>
 
 @pytest.fixture(scope="module", autouse=True)
 def calls(world):
-    """Calls of two users, one of a model and through a channel with long names."""
+    """Make calls of two users, one of a model and through a channel with long names."""
     world.gateway.apply(
         {
             "model": [{"name": LONG, "price": {"input": "2", "output": "8"}}],
@@ -104,7 +104,8 @@ def test_a_part_that_was_late_comes_by_itself(visit):
 
 
 def test_who_lacks_money_reads_it_first_and_red(visit, world, monkeypatch):
-    """First that it will not last, then that calls are refused, also where they are tried."""
+    """First that the money will not last, then that calls are refused, also on the page where one
+    tries them."""
     monkeypatch.setitem(PASSWORDS, "dave", "an empty purse")
     monkeypatch.setitem(SECRETS, "dave", "sk-dave-of-the-browser-tests")
     user = {"name": "dave", "password": PASSWORDS["dave"], "balance": BALANCE}
@@ -133,7 +134,7 @@ def test_who_lacks_money_reads_it_first_and_red(visit, world, monkeypatch):
 
 
 def reloaded_until(page, condition):
-    """Loads the page again until a condition holds."""
+    """Reload the page until a condition holds."""
     for _ in range(2 * HANG_PATIENCE_S):
         if condition():
             return
@@ -155,4 +156,4 @@ def test_a_worker_that_hangs_is_a_banner_on_all_pages(visit, world):
         expect(banner).to_be_visible()
         expect(banner.get_by_role("link")).to_have_attribute("href", "/admin/system")
     reloaded_until(page, lambda: not banner.count())
-    assert pid not in world.gateway.worker_pids()  # another has taken its place
+    assert pid not in world.gateway.worker_pids()  # another worker has replaced it

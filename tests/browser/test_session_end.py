@@ -1,4 +1,4 @@
-"""A session that ends while somebody works: nothing is lost, and work goes on after a sign-in."""
+"""A session that ends while its user works: nothing is lost, and work continues after a sign-in."""
 
 import re
 
@@ -10,7 +10,7 @@ from tests.handlers.hub.browser import Browser
 
 
 def reload_until(page, shown):
-    """Loads a page again until something is in the store."""
+    """Reload a page until something is in the store."""
     for _ in range(40):
         if shown.count():
             return
@@ -21,7 +21,7 @@ def reload_until(page, shown):
 
 @pytest.fixture
 def away(world, open_page):
-    """A page of alice, with `end_session()` and `sign_in()`, as another tab would do them."""
+    """Yield a page of alice, with `end_session()` and `sign_in()`, which act like another tab."""
     page = open_page(world.hub_url)
     browser = Browser(world.hub_port)
 
@@ -51,7 +51,7 @@ def test_a_drawer_keeps_its_fields(away):
     notice = away.locator("dialog [data-session]")
     expect(notice).to_contain_text("Your session has ended")
     expect(notice.get_by_role("link", name="Sign in")).to_have_attribute("target", "_blank")
-    away.said.clear()  # the refused form, on the console
+    away.said.clear()  # the console's message about the refused form
     away.sign_in()
     expect(notice).to_have_count(0)
     expect(field).to_have_value("77.5")
@@ -108,7 +108,7 @@ def test_a_row_opens_after_the_next_sign_in(away, world):
     row = away.locator("table.usage tr.row").first
     reload_until(away, row)
     away.end_session()
-    row.locator("td").nth(2).click(force=True)  # the link lies over it
+    row.locator("td").nth(2).click(force=True)  # the link covers it
     expect(away.locator("main [data-session]")).to_contain_text("Your session has ended")
     expect(row).to_be_visible()
     away.said.clear()

@@ -1,4 +1,4 @@
-"""Try it and client set-up with a script: answers as they come, a comparison, a key in the page."""
+"""Try it and client set-up with scripts: answers as they come, a comparison, a key in the page."""
 
 import re
 
@@ -30,7 +30,7 @@ def test_an_answer_its_price_and_its_code(world, visit, picture):
     expect(code).to_contain_text("<b>Second</b> question?")
     expect(page.locator(".try-code dl")).to_contain_text("Calls2")
     picture(page, "try")
-    # the sheets of a phone keep it, also when Back is pressed
+    # the panels on a phone keep it, also after Back
     page.set_viewport_size({"width": 360, "height": 740})
     page.get_by_role("link", name="Settings of the call").click()
     expect(page.get_by_label("System prompt")).to_be_visible()
@@ -41,21 +41,22 @@ def test_an_answer_its_price_and_its_code(world, visit, picture):
     expect(answers).to_have_count(2)
     page.set_viewport_size({"width": 1440, "height": 900})
 
-    # what is touched is sent, and seen in the code at once
+    # a setting that was touched is sent, and appears in the code at once
     slider = page.get_by_role("slider", name="Temperature")
     assert slider.get_attribute("aria-valuetext") == "not sent"
     slider.press("ArrowLeft")
     expect(code).to_contain_text("temperature=0.95")
     page.get_by_role("button", name="Do not send Temperature").click()
     expect(code).not_to_contain_text("temperature")
-    # another model brings its own entry, and the conversation stays
+    # another model selects its own entry, and the conversation stays
     page.get_by_label("Model", exact=True).select_option(GPT)
     expect(page.get_by_label("entry")).to_have_value("chat_completions")
     expect(code).to_contain_text("OpenAI(")
     expect(answers).to_have_count(2)
     ask(page, "A line.\n" * 60)
     expect(answers).to_have_count(3)
-    assert page.evaluate("document.documentElement.scrollHeight - innerHeight") <= 0  # columns do
+    # Columns scroll instead.
+    assert page.evaluate("document.documentElement.scrollHeight - innerHeight") <= 0
     page.get_by_role("button", name="Clear").first.click()
     expect(page.get_by_text("One answer in a minute")).to_be_visible()
 
@@ -100,7 +101,7 @@ def test_a_pasted_secret_stays_in_the_page(visit):
     page.on("request", lambda one: sent.append(f"{one.url} {one.post_data or ''}"))
     shown = page.locator(".use-panel:visible pre").first
     expect(shown).to_contain_text("YOUR_API_KEY")
-    expect(shown).to_contain_text(SONNET)  # native to Claude Code
+    expect(shown).to_contain_text(SONNET)  # native for Claude Code
     page.locator(".use-client", has_text="Codex").click()
     expect(page.locator(".use-panel:visible pre").first).to_contain_text(GPT)
     field = page.get_by_label("Your key")
@@ -109,7 +110,7 @@ def test_a_pasted_secret_stays_in_the_page(visit):
     field.fill(SECRET)
     expect(page.get_by_text("This is not the secret of key editor")).to_be_visible()
     assert page.locator(".use-panels pre", has_text="YOUR_API_KEY").count() == 0
-    page.locator("#f-model").select_option(GPT)  # new content
+    page.locator("#f-model").select_option(GPT)  # replaces the content
     expect(field).to_have_value(SECRET)
     expect(page.locator(".use-panel:visible pre", has_text=SECRET).first).to_be_visible()
     page.get_by_role("button", name="Run").click()

@@ -1,4 +1,4 @@
-"""Two tabs, and the list behind a change: nothing goes back silently, and filters stay."""
+"""Two tabs, and the list behind a change: nothing is reverted silently, and filters stay."""
 
 import re
 
@@ -22,7 +22,7 @@ def test_another_tab_was_faster(visit):
     notice = slow.locator("dialog .outdated")
     expect(notice).to_contain_text("alice changed laptop")
     expect(notice).to_contain_text("Calls a minute")
-    slow.said.clear()  # the refused form, on the console
+    slow.said.clear()  # the console's message about the refused form
     notice.get_by_role("button", name="Keep both").click()
     expect(slow.locator("dialog.drawer")).to_have_count(0)
     expect(slow.get_by_text("88").first).to_be_visible()

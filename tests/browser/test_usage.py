@@ -15,7 +15,7 @@ SECONDS = 15_000
 
 @pytest.fixture(scope="module")
 def called(world):
-    """Good calls, one that its upstream failed, one that is refused."""
+    """Make good calls, one that fails upstream, one that is refused."""
     for _ in range(3):
         assert world.call() == 200
     assert world.call(prompt=FAULT) >= 500
@@ -28,7 +28,7 @@ def table(page):
 
 
 def see(page, count):
-    """Loads the page until the calls are in the store."""
+    """Reload the page until the calls are in the store."""
     for _ in range(40):
         if table(page).count() >= count:
             return
@@ -73,7 +73,7 @@ def test_the_live_tail_shows_a_call_and_pauses(visit, called):
     see(page, 5)
     live = page.locator("[data-tail]")
     expect(live).to_contain_text("Live")
-    page.wait_for_timeout(1_500)  # it looks on now
+    page.wait_for_timeout(1_500)  # now the tail is watching
     before = table(page).count()
     assert called.call(prompt="a new one") == 200
     expect(page.locator("tr.row.new")).to_have_count(1, timeout=SECONDS)
@@ -140,7 +140,7 @@ def test_a_day_is_the_same_calls_at_home_and_in_usage(visit, called):
 
 
 def test_more_kinds_of_errors_are_a_table_in_place(visit, called):
-    """The last one here: its faults open circuits."""
+    """The last test here, because its faults open circuits."""
     for status in (400, 401, 429, 500, 503):
         called.call("carol", prompt=f"[[demo status={status}]]")
     called.call("carol", model="no-such-model")
@@ -150,4 +150,4 @@ def test_more_kinds_of_errors_are_a_table_in_place(visit, called):
     page.locator(".more-kinds").click()
     page.wait_for_url(re.compile("by=error_code"))
     expect(page.locator("table.groups")).to_contain_text("Model not offered")
-    expect(page.locator(".chip.set").first).to_contain_text("Refused")  # the filters hold
+    expect(page.locator(".chip.set").first).to_contain_text("Refused")  # the filters still apply

@@ -24,7 +24,7 @@ def called(world):
 
 @pytest.fixture
 def grouped(visit, called):
-    """The page of groups once the calls are in the store."""
+    """Yield the page of groups once the calls are in the store."""
     page = visit("alice", GROUPS)
     page.reload()  # with the zone's cookie
     for _ in range(40):
@@ -43,7 +43,7 @@ def test_the_tip_follows_pointer_and_focus(grouped, picture):
     expect(tip.locator(".name")).to_have_text(["no-such-model", MODEL])
     expect(tip).to_contain_text("75.0 %")
     picture(page, "usage-groups-tip")
-    # beside its column, on its left at the right end of the chart
+    # beside its column; on its left at the right end of the chart
     bar, box = column.locator(".under-pointer").bounding_box(), tip.bounding_box()
     assert box["x"] + box["width"] <= bar["x"]
     page.keyboard.press("Escape")
@@ -76,7 +76,7 @@ def test_the_table_is_the_legend_and_the_filter(grouped):
 
 def test_a_row_opens_wherever_it_is_clicked(grouped):
     cell = grouped.locator("table.groups tbody tr", has_text=MODEL).locator(".g-calls")
-    cell.click(force=True)  # the link of the row lies over it
+    cell.click(force=True)  # the link of the row covers it
     grouped.wait_for_url(re.compile("model="))
 
 
@@ -146,7 +146,7 @@ def test_figures_move_with_live_rows(visit, called):
     page = visit("alice", "/usage")
     figure = page.locator(".usage-top .figure").first
     before = int(figure.inner_text())
-    page.wait_for_timeout(1_500)  # the tail looks on now
+    page.wait_for_timeout(1_500)  # now the tail is watching
     assert called.call(prompt="one more") == 200
     expect(figure).to_have_text(str(before + 1))
 
@@ -176,7 +176,7 @@ def test_presets_are_days_of_the_viewer(visit, called):
 
 def test_the_first_paint_is_in_the_viewers_zone(visit, called):
     page = visit("alice", "/usage", timezone_id="Asia/Kolkata")
-    painted = page.context.request.get("/usage").text()  # as it comes, before any script
+    painted = page.context.request.get("/usage").text()  # as sent, before any script
     page.goto("/usage")
     times = page.locator("table.usage td.c-time time")
     texts = times.all_inner_texts()

@@ -1,5 +1,5 @@
-"""Users in a real browser: a leaked secret stopped in a few clicks, two administrators with one
-form, an invite from its making to the first page."""
+"""Users in a real browser: a leaked secret disabled in a few clicks, two administrators with one
+form, an invite from its creation to the first page."""
 
 import re
 
@@ -16,7 +16,7 @@ CLICKS = 5  # at most, from a leaked secret to 401
 
 @pytest.fixture
 def clicks():
-    """clicks(locator) presses something; clicks.count() says how often."""
+    """Return clicks(locator), which clicks; clicks.count() is the number of clicks."""
     pressed = []
 
     def press(locator):
@@ -28,7 +28,7 @@ def clicks():
 
 
 def answers(world, user, status):
-    """Tells whether a call of a user comes to be answered so; the gateway needs a second."""
+    """Return True once a user's call is answered with this status; the gateway needs a second."""
     return wait_until(lambda: world.call(user) == status, 10)
 
 
@@ -86,7 +86,7 @@ def test_two_forms_of_one_user_keep_both_changes(visit, world):
     drawer.get_by_role("button", name="Save user").click()
     expect(drawer.locator(".notice")).to_contain_text("boss changed carol at")
     expect(drawer.get_by_label("Calls a minute")).to_have_value("77")
-    page.said.clear()  # the answer 409
+    page.said.clear()  # the 409
     drawer.get_by_role("button", name="Keep both").click()
     expect(page.locator("#facts")).to_contain_text("77 calls a minute, 4,000 tokens a minute")
 
@@ -122,5 +122,5 @@ def test_a_statement_is_a_sheet_of_its_figures_alone(visit, world, picture):
     printed = page.locator("section.statement").all_inner_texts()
     assert printed[1:] == shown[1:] and "carol" in printed[0]
     for time in page.locator("section.statement time").all_inner_texts():
-        assert re.fullmatch(r"\d+ \w+", time)  # the day, also of today
+        assert re.fullmatch(r"\d+ \w+", time)  # the date, even for today
     picture(page, "statement-print")

@@ -1,4 +1,4 @@
-"""The gateway that browser tests look at: its users, what they may call, and calls of theirs."""
+"""The gateway of the browser tests: its users, what they may call, and their calls."""
 
 import json
 
@@ -14,7 +14,7 @@ MODEL = "gpt-4.1"
 
 
 class World:
-    """A context: starts the gateway, ends it."""
+    """A context manager that starts the gateway and ends it."""
 
     def __init__(self, folder, vendor):
         self.vendor, self.hub_port = vendor, free_port()
@@ -45,7 +45,8 @@ class World:
             return False
 
     def document(self):
-        """Two models in one group, one of them in another at half the price."""
+        """Return a document with two models in one group, one of them in another at half the
+        price."""
         prices = {MODEL: ("2.00", "8.00"), "claude-sonnet-4-5": ("3.00", "15.00")}
         channel = {"vendor": "demo", "base_url": self.vendor.url, "keys": ["sk-vendor-key-4f2A"]}
         chat = {"family": "chat_completions", "models": {MODEL: "demo-chat"}}
@@ -74,7 +75,7 @@ class World:
         }
 
     def cookies_of(self, name):
-        """The session of a user, begun once."""
+        """Return the cookies of a user's session, which is created once."""
         if name not in self._cookies:
             browser = Browser(self.hub_port)
             assert browser.sign_in(name, PASSWORDS[name]).status == 303
@@ -83,7 +84,7 @@ class World:
         return [cookie]
 
     def call(self, user="alice", model=MODEL, prompt="hello", *, path="/v1/chat/completions"):
-        """The status of a chat-completions call of a user."""
+        """Make a user's chat completions call; return its status."""
         body = {"model": model, "messages": [{"role": "user", "content": prompt}]}
         headers = {"Authorization": f"Bearer {SECRETS[user]}", "Content-Type": "application/json"}
         return exchange(self.gateway.port, "POST", path, headers, json.dumps(body).encode()).status
@@ -98,7 +99,7 @@ SECRETS[LONG["member"]] = "sk-member-of-the-browser-tests"
 
 
 class LongWorld(World):
-    """The same with one thing of each kind whose name is as long as a name may be."""
+    """The same world with an object of each kind whose name has the maximum length."""
 
     def document(self):
         document = super().document()
@@ -128,8 +129,8 @@ class LongWorld(World):
         return document
 
     def fill(self):
-        """Make calls of each outcome, a code and what else pages show; return what identifies one
-        of many, by its kind (see pages.py)."""
+        """Make calls of each outcome, a code and what else pages show; return identifiers of
+        objects by their kind (see pages.py)."""
         member, model = LONG["member"], LONG["model"]
         for prompt in ("hello", "[[demo status=503]]", "a long prompt " * 400):
             self.call(member, model, prompt)

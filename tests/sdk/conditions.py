@@ -1,7 +1,7 @@
-"""The conditions under which a call fails: how each is provoked, and what each family says.
+"""The conditions under which a call fails: how to provoke each, and what each family answers.
 
-`ASKS` are ways to fail, the same for all families where they can be; `expected_of` says what the
-caller gets, `extra_headers` which headers it has, by the table of `dialects.REFUSALS`.
+`ASKS` are ways to fail, the same for all families where possible; `expected_of` returns what the
+caller gets, `extra_headers` its headers, by the table of `dialects.REFUSALS`.
 """
 
 from collections.abc import Mapping
@@ -13,17 +13,18 @@ from tests.sdk.world import ALIAS, FAMILIES, LACKS, World
 from tests.support.dialects import REFUSALS
 
 RETRIES = 2
-# Ways in which a vendor may put the channel aside: further tries are then told the same by us.
+# Ways in which a vendor may make the gateway suspend the channel; the gateway then answers further
+# tries in the same way itself.
 ASIDE = ("the upstream key is refused", "402", "403", "429 with the wait", "429 for hours")
 AT_ONCE = 8
 JSON = "application/json"
-# Stands for the credential header that shall not be sent, and for the key itself in a header.
+# NO_HEADER stands for a credential header that is not sent, KEY for the key itself in a header.
 NO_HEADER = object()
 KEY = "{key}"
 ALL = tuple(FAMILIES)
 C, R, M, G = ALL
 OPENAI_FAMILIES, NAMED = (C, R), (C, R, M)  # of one SDK; with the model in the body
-# In raw bodies: the name of the field with the user's words, and the field as a whole.
+# In raw bodies: the name of the field with the user's text, and the whole field.
 FIELD = {C: b"messages", R: b"input", M: b"messages", G: b"contents"}
 WORDS = {
     C: b'"messages":[{"role":"user","content":"hi"}]',
@@ -38,7 +39,7 @@ class Ask:
     """One call that must fail with `condition`.
 
     `base` and `path` are by family; `content` is a raw body, with <field> and <words>; `own_model`
-    asks for a model of the call's own; `ours`: the gateway refuses what a vendor may, too.
+    requests a separate model; `ours`: a condition of vendors that the gateway itself raises here.
     """
 
     condition: str
@@ -64,18 +65,18 @@ class Ask:
         return f"{self.condition} {self.how}"
 
     def content_for(self, family: str) -> bytes:
-        """The raw body."""
+        """Return the raw body."""
         filled = (self.content or b"").replace(b"<words>", WORDS[family])
         return filled.replace(b"<field>", FIELD[family])
 
     @property
     def asks_vendor(self) -> bool:
-        """Whether the failure is the vendor's."""
+        """Return True if the failure is the vendor's."""
         return self.condition in OF_THE_VENDOR and not self.ours
 
 
 def vendor(condition: str, how: str, words: str, **fields: Any) -> Ask:
-    """The vendor fails as the words of its script say."""
+    """Return a call at which the vendor fails as the words of its script say."""
     fields.setdefault("own_model", True)
     return Ask(condition, how, prompt=f"[[demo {words}]]", **fields)
 
@@ -146,7 +147,7 @@ ASKS = (
     vendor("E24", "402", "status=402"),
     vendor("E24", "403", "status=403"),
     vendor("E24", "404 of the model", "status=404"),
-    # The vendors of the last family speak of quota for a limit of requests per minute, too.
+    # The vendors of the last family use the word quota for a limit of requests per minute, too.
     vendor("E24", "429 for quota", 'status=429 message="You exceeded your current quota"',
            families=NAMED),
     vendor("E25", "429 for quota", 'status=429 message="You exceeded your current quota"',
@@ -214,9 +215,9 @@ RAISES = {
     **dict.fromkeys((405, 415, 426), ("APIStatusError", "APIStatusError")),
 }
 ENCODING_ERROR = "RequestBodyEncodingUnsupportedError"  # E17 of anthropic
-REPEATED = {"E20", "E25", "E26", "E27", "E29", "E30"}  # by all SDKs
-REPEATED_BY = {G: REPEATED | {"E24", "E28"}}  # goes by the status alone
-# Conditions that no ask provokes here, and those of responses alone.
+REPEATED = {"E20", "E25", "E26", "E27", "E29", "E30"}  # retried by all SDKs
+REPEATED_BY = {G: REPEATED | {"E24", "E28"}}  # decides by the status alone
+# Conditions that no call provokes here, and those of the responses family only.
 ELSEWHERE = {"E09", "E36", "E37", "E38"}
 OF_RESPONSES = {"E14", "E39"}
 
@@ -226,7 +227,7 @@ def conditions_of(family: str) -> set[str]:
 
 
 def expected_of(family: str, condition: str) -> tuple[int, str, str, int]:
-    """Return status, type of the error, exception of the SDK, and calls it makes."""
+    """Return status, type of the error, exception of the SDK, and the number of its calls."""
     calls = RETRIES + 1 if condition in REPEATED_BY.get(family, REPEATED) else 1
     status, kind = REFUSALS[condition].of(family)
     if family == G:
@@ -236,21 +237,21 @@ def expected_of(family: str, condition: str) -> tuple[int, str, str, int]:
     return status, kind, RAISES[status][family == M], calls
 
 
-# No record: nobody is known to have called, or nothing was called.
+# No record: the caller is unknown, or the path is not a call.
 UNRECORDED = {"E01", "E02", "E03", "E31", "E32", "E33", "E39"}
-# The vendor is asked once a call; before E21 nobody is, and at E29 nobody is there.
+# The vendor is asked once a call; before E21 it is not asked, and at E29 it cannot be reached.
 OF_THE_VENDOR = {"E21", "E22", "E23", "E24", "E25", "E26", "E27", "E28", "E30", "E35"}
 
 
 def extra_headers(ask: Ask) -> dict[str, str]:
-    """Return those of SPECIAL_HEADERS that the answer must have, and no other."""
+    """Return the headers of SPECIAL_HEADERS that the answer must have; it has no others of them."""
     wait = {"retry-after": ask.retry_after} if ask.retry_after else {}
     return REFUSALS[ask.condition].headers | wait
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of an ask: the exception, each answer (status, headers), and what was left."""
+    """The result of a call: the exception, and each answer (status, headers)."""
 
     tag: str
     raised: Exception
@@ -258,18 +259,20 @@ class Outcome:
 
 
 class Perform(Protocol):
-    """Calls by an SDK: (ask, tag for X-Client-Request-Id and the prompt) -> what came of it."""
+    """A function that makes a call with an SDK: (ask, tag for X-Client-Request-Id and the prompt)
+    -> Outcome."""
 
     def __call__(self, world: World, ask: Ask, tag: str) -> Outcome: ...
 
 
 def asks_of(family: str) -> list[Ask]:
-    """The asks that a family can make."""
+    """Return the calls that a family can make."""
     return [ask for ask in ASKS if family in ask.families]
 
 
 def perform_all(world: World, family: str, perform: Perform) -> dict[str, Outcome]:
-    """All asks of a family, some at a time, the longest first; outcomes by name."""
+    """Make all calls of a family, several at a time, the longest first; return the outcomes by
+    name."""
     own = world.frail
     asks = [replace(ask, model=own(family)) if ask.own_model else ask for ask in asks_of(family)]
     asks.sort(key=lambda ask: ask.how != "silent")
@@ -280,7 +283,8 @@ def perform_all(world: World, family: str, perform: Perform) -> dict[str, Outcom
 
 
 def headers_of(ask: Ask, key: str, tag: str, omitted: object) -> dict[str, Any]:
-    """The ask's headers with the key filled in; `omitted` is the SDK's word for none."""
+    """Return the call's headers with the key filled in; `omitted` is the SDK's value for no
+    header."""
     filled = {
         name: omitted if value is NO_HEADER else value.replace(KEY, key)
         for name, value in ask.headers.items()
@@ -289,15 +293,15 @@ def headers_of(ask: Ask, key: str, tag: str, omitted: object) -> dict[str, Any]:
 
 
 def check_trace(world: World, ask: Ask, outcome: Outcome, records: Mapping[str, Any]) -> None:
-    """The vendor was asked as often as it had to be, and each call left its record."""
+    """Check that the vendor was asked as often as necessary, and that each call left its record."""
     calls = len(outcome.answers)
     reached = sum(outcome.tag in entry["body"] for entry in world.upstream.log())
     expected = calls if ask.asks_vendor else 0
     if ask.how in ASIDE:
-        # How soon that counts for the tries behind the first is for relay/test_last_resort.py.
+        # relay/test_last_resort.py checks how soon further tries are affected.
         assert 1 <= reached <= expected
     elif ask.how == "reset":
-        # A kept connection that has died looks the same, so the request may be sent once more.
+        # A dead kept connection looks the same, so the request may be sent once more.
         assert reached >= expected
     else:
         assert reached == expected

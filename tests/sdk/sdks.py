@@ -1,4 +1,5 @@
-"""The four families as their official SDKs speak them: one way to call each, to read what came."""
+"""The four families as their official SDKs speak them: one way to make a call and to read its
+answer, for all."""
 
 import base64
 import contextlib
@@ -23,7 +24,7 @@ PDF_URL = f"data:application/pdf;base64,{PDF_BASE64}"
 
 
 def openai_client(world: World, **options: Any) -> openai.OpenAI:
-    """Return a client of the key main, where the options name no other."""
+    """Return a client with the key main, unless the options name another."""
     options = {"api_key": world.keys["main"], "base_url": world.base_url + "/v1", **options}
     return openai.OpenAI(timeout=TIMEOUT_S, **options)
 
@@ -49,23 +50,24 @@ class Tide(BaseModel):
 
 
 class Sdk:
-    """One family; `fault_place`: the first events of a stream that hold three deltas of text."""
+    """One family; `fault_place`: the number of first events of a stream that contain three text
+    deltas."""
 
     family: str
-    base = ""  # of the URL
+    base = ""  # in the URL
     path: str  # of the endpoint
-    count_path: str = ""  # of the endpoint that counts, where there is one
-    agent: str  # how the user agent of the SDK begins
+    count_path: str = ""  # of the counting endpoint, if there is one
+    agent: str  # the start of the SDK's user agent
     fault_place: int
     error: type[Exception]
-    omit: object = None  # in place of a header that is not to be sent
-    streamed: ClassVar[dict[str, Any]] = {}  # fields of a stream that tells its usage
+    omit: object = None  # the value for a header that is not sent
+    streamed: ClassVar[dict[str, Any]] = {}  # fields of a stream that reports its usage
 
     @contextlib.contextmanager
     def client(
         self, world: World, key: str = "main", base: str | None = None
     ) -> Iterator[tuple[Any, Wire]]:
-        """Yield a client of a key, by its name or itself, and the wire of its answers."""
+        """Yield a client of a key (its name or secret), and the wire with its answers."""
         wire, url = Wire(), world.base_url + (self.base if base is None else base)
         with (
             httpx2.Client(transport=wire, timeout=TIMEOUT_S) as http,
@@ -80,35 +82,35 @@ class Sdk:
         raise NotImplementedError
 
     def create(self, client: Any, model: str, prompt: str, **fields: Any) -> Any:
-        """Return an answer; with `stream` what yields the events, and can be closed."""
+        """Return an answer; with `stream`, an iterator of the events that can be closed."""
         raise NotImplementedError
 
     def text(self, events: list[Any]) -> str:
-        """Return the text of an answer alone or of the events of a stream."""
+        """Return the text of a whole answer or of a stream's events."""
         raise NotImplementedError
 
     def content(self, answer: Any) -> Any:
-        """Return all that the vendor has said in an answer."""
+        """Return everything from the vendor in an answer."""
         return answer.to_dict()
 
     def expected(self, said: Any) -> Any:
-        """Return what `content` must be of an answer that the vendor has sent."""
+        """Return the `content` to expect for an answer that the vendor has sent."""
         return said
 
     def names(self, events: list[Any]) -> set[str]:
-        """Return the names of the model in an answer or a stream."""
+        """Return the model's names in an answer or a stream."""
         return {event.model for event in events}
 
     def usage(self, events: list[Any]) -> tuple[int, int]:
-        """Return the tokens that an answer alone or the events of a stream report: in, out."""
+        """Return the tokens that a whole answer or a stream's events report: in, out."""
         raise NotImplementedError
 
     def finished(self, events: list[Any]) -> bool:
-        """Tell whether the events have the end of an answer."""
+        """Return True if the events contain the end of an answer."""
         raise NotImplementedError
 
     def facts(self, error: Any) -> Facts:
-        """Return what an error says beside its words."""
+        """Return the facts of an error apart from its message."""
         raise NotImplementedError
 
     def models(self, client: Any) -> list[str]:
@@ -118,12 +120,12 @@ class Sdk:
         return str(client.models.retrieve(name).id)
 
     def count(self, client: Any, prompt: str) -> int:
-        """Return the tokens of a prompt, which the family can count."""
+        """Return the number of a prompt's tokens, counted by the family."""
         raise NotImplementedError
 
 
 class OpenAI(Sdk):
-    """What chat completions and responses share."""
+    """The common part of chat completions and responses."""
 
     base = "/v1"
     agent = "OpenAI/Python"
@@ -274,7 +276,7 @@ class Generate(Sdk):
         return call(model=model, contents=prompt, config=config)
 
     def content(self, answer: Any) -> Any:
-        # without what the SDK adds of its own
+        # without fields that the SDK adds
         ours = {"sdk_http_response", "parsed", "automatic_function_calling_history"}
         return answer.model_dump(exclude=ours)
 

@@ -1,4 +1,4 @@
-"""The official anthropic SDK, as people use it, against a real gateway before a scripted vendor."""
+"""The official anthropic SDK, in its usual ways, with a real gateway and a scripted vendor."""
 
 import anthropic
 import pytest

@@ -1,5 +1,5 @@
-"""Threads of messages with the official SDK's tool runner, which asks for one by itself: kept where
-the channel keeps them, else the conversation goes on whole."""
+"""Threads of messages with the official SDK's tool runner, which requests one by itself: they are
+stored where the channel supports them, otherwise the whole conversation is sent again."""
 
 import contextlib
 import json
@@ -26,7 +26,7 @@ def get_weather(harbour: str) -> str:
 
 @pytest.fixture
 def client_of(world):
-    """Makes clients of a key, each with its wire."""
+    """Return a function that makes clients of a key, each with its wire."""
     with contextlib.ExitStack() as stack:
 
         def make(key):
@@ -44,7 +44,7 @@ def client_of(world):
 
 
 def run(client, name, *, stream=False):
-    """The last answer of a tool runner that has called the tool once."""
+    """Run a tool runner that calls the tool once; return its last answer."""
     runner = client.beta.messages.tool_runner(
         model="tea",
         max_tokens=300,
@@ -58,7 +58,7 @@ def run(client, name, *, stream=False):
 
 
 def asked(world, name, since):
-    """The bodies that reached the vendor."""
+    """Return the bodies that reached the vendor."""
     bodies = [json.loads(entry["body"]) for entry in world.upstream.log()[since:]]
     first = next(n for n, body in enumerate(bodies) if name in json.dumps(body))
     return bodies[first:]
@@ -109,13 +109,13 @@ def test_what_the_client_is_told(client_of):
 
 
 def test_a_conversation_survives_a_vendor_that_has_lost_its_thread(world, client_of):
-    """The vendor's own word gets through, and the SDK replays."""
+    """The vendor's own error reaches the SDK, which sends the whole conversation."""
     client, wire = client_of("main")
     thread = client.beta.messages.thread(
         model="tea", max_tokens=300, unsupported_request_behavior="continue_unthreaded"
     )
     thread.send({"role": "user", "content": "The first of Turku."})
-    for number in range(120):  # more than it keeps
+    for number in range(120):  # more than the vendor stores
         ask = {"role": "user", "content": f"Another {number}."}
         client.beta.messages.create(
             model="tea", max_tokens=9, messages=[ask], thread={"type": "create"}

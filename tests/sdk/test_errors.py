@@ -1,7 +1,7 @@
-"""Each way to fail, seen through the official SDKs: exception, number of calls, headers, record.
+"""Each way to fail, through the official SDKs: exception, number of calls, headers, record.
 
-The SDK of google-genai repeats nothing unless it is told to, as it is here. What it cannot be made
-to send (other bytes, paths, credentials) is put into the request on its way.
+The google-genai SDK retries only if configured so, as it is here. What an SDK cannot be made to
+send (other bytes, paths, credentials) is put into the request on its way.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,7 +24,7 @@ AT_ONCE = types.HttpRetryOptions(attempts=conditions.RETRIES + 1, initial_delay=
 
 
 def perform(sdk: Sdk, world: World, ask: conditions.Ask, tag: str) -> conditions.Outcome:
-    """Call with an SDK of openai or anthropic."""
+    """Make a call with an SDK of openai or anthropic; return the outcome."""
     key = ask.secret or world.keys[ask.key]
     headers = conditions.headers_of(ask, key, tag, sdk.omit)
     base = ask.base[sdk.family] if ask.base else None
@@ -46,7 +46,7 @@ def perform(sdk: Sdk, world: World, ask: conditions.Ask, tag: str) -> conditions
 def rewriter(
     ask: conditions.Ask, headers: Mapping[str, Any]
 ) -> Callable[[httpx2.Request], httpx2.Request]:
-    """Puts into a request of the SDK what the ask wants."""
+    """Return a function that changes the SDK's request as the call requires."""
 
     def rewrite(request: httpx2.Request) -> httpx2.Request:
         sent = httpx2.Headers(request.headers)

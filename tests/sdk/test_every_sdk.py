@@ -1,4 +1,5 @@
-"""What every official SDK must get alike: answers, records, lists, streams that end early."""
+"""Results that every official SDK must get alike: answers, records, lists, streams that end
+early."""
 
 import asyncio
 import time
@@ -118,7 +119,7 @@ def test_usage_in_other_places(sdk, client, wire, world, kind):
     indirect=["sdk"],
 )
 def test_samples_pass_unchanged(sdk, client, world, name):
-    # the vendor's own name of the model stays when the channel does not rename it
+    # the vendor's own model name stays if the channel does not rename it
     model, prompt = world.frail(sdk.family), f"[[demo sample={name}]]"
     answer = sdk.create(client, model, prompt)
     assert sdk.content(answer) == sdk.expected(sample(sdk.family, name))
@@ -212,13 +213,13 @@ LIMITED = ("upstream_rate_limited", "rate_limit_error", ("ClientError", 429, "RE
 
 
 def facts_of(sdk, code, messages_type, generate_facts):
-    """Return what the error of a stream says in this family."""
+    """Return the facts of a stream's error in this family."""
     if isinstance(sdk, Generate):
         return generate_facts
     if isinstance(sdk, Messages):
         return 200, messages_type, True
     kind = "rate_limit_error" if code == "upstream_rate_limited" else "server_error"
-    # Its own class, for the stream itself came to its proper end.
+    # The SDK's base class of errors, because the stream itself ended properly.
     return "APIError", kind, code
 
 
@@ -253,7 +254,7 @@ def test_a_broken_stream_raises(sdk, client, wire, world, words, expected, outco
 
 
 def test_a_stream_without_its_last_event(sdk, client, wire, world):
-    """Without [DONE] chat completions are whole; generate-content has no such event."""
+    """Chat completions are whole without [DONE]; generate-content has no such event."""
     stream = sdk.create(client, world.frail(sdk.family), "[[demo no_done]]", stream=True)
     if sdk.family in ("responses", "messages"):
         with pytest.raises(sdk.error) as caught:
@@ -288,7 +289,7 @@ def test_closing_a_stream_closes_the_upstream(sdk, client, wire, world):
     record = record_of(world, wire)
     assert (record["outcome"], record["error_code"]) == ("client_gone", "client_gone")
     assert record["output_tokens"] > 0, "what was delivered is charged"
-    reported = isinstance(sdk, Generate)  # in each chunk
+    reported = isinstance(sdk, Generate)  # it is in each chunk
     assert record["usage_source"] == ("reported" if reported else "estimated")
 
 
@@ -325,7 +326,7 @@ async def test_many_at_once(sdk, world):
 
 
 def test_heartbeats_are_not_seen(sdk, hasty_connection, world):
-    """The head and comments come before the vendor has said anything."""
+    """The head and comments come before the vendor has sent anything."""
     client, wire = hasty_connection
     prompt = "hello [[demo first_ms=2400]]"
     stream = iter(sdk.create(client, world.frail(sdk.family), prompt, stream=True))

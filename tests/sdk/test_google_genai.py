@@ -1,4 +1,4 @@
-"""The official google-genai SDK, as people use it, against a real gateway before a scripted vendor.
+"""The official google-genai SDK, in its usual ways, with a real gateway and a scripted vendor.
 
 The SDK sends to /v1, its default, and to /v1beta, the default of its older versions.
 """
@@ -35,7 +35,7 @@ text_of = Generate().text
 
 
 def test_chat(client):
-    """The SDK keeps the talk and sends the whole of it each time."""
+    """The SDK keeps the conversation and sends all of it each time."""
     chat = client.chats.create(model="tea")
     first = chat.send_message("first words")
     chunks = list(chat.send_message_stream("second words"))
@@ -45,7 +45,7 @@ def test_chat(client):
 
 
 def test_functions_that_the_sdk_calls(client):
-    """Given functions, the SDK makes the round trip by itself."""
+    """The SDK calls given functions and sends their results by itself."""
     asked = []
 
     def get_tide(harbour: str) -> str:

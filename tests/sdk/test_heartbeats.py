@@ -14,12 +14,12 @@ NUMBER = re.compile(rb'"sequence_number":(\d+)')
 
 
 def with_heartbeats(family: str) -> bytes:
-    """A stream with both kinds of heartbeats wherever the gateway may write them."""
+    """Return a stream with both kinds of heartbeats wherever the gateway may write them."""
     keep_alive = FAMILIES[family].client.keep_alive
     body = b""
     for event in EVENT.findall((WIRE / family / "text.sse").read_bytes()):
         number = NUMBER.search(event)
-        started = bool(body)  # by the first event, in each family
+        started = bool(body)  # true after the first event, in each family
         body += keep_alive(started, None) * 2 + event
         if number is not None:
             body += keep_alive(True, int(number[1]))

@@ -1,9 +1,9 @@
-"""The official JavaScript SDKs against a real gateway before a scripted vendor.
+"""The official JavaScript SDKs with a real gateway and a scripted vendor.
 
-The scripts in js/ do the calls, one process an SDK, and print what came of them. The SDKs are
-installed beside them, in versions that package-lock.json fixes, when the tests run first. Without
-Node, or where they cannot be installed, the tests are skipped and say why, also with CI=true: the
-Python SDKs, which every machine has, cover the same and more.
+The scripts in js/ make the calls, one process for each SDK, and print the results. The first run
+installs the SDKs beside them, in the versions of package-lock.json. Without Node, or if they
+cannot be installed, the tests are skipped with the reason, even with CI=true: the Python SDKs,
+which every machine has, cover the same and more.
 """
 
 import fcntl
@@ -25,7 +25,7 @@ RUN_TIMEOUT_S = 60
 FRAIL_EACH = 4
 INSTALL = (
     *("npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"),
-    # Where there is no registry, that shall be known soon.
+    # Fail fast if no registry can be reached.
     *("--prefer-offline", "--fetch-retries=1", "--fetch-retry-mintimeout=1000"),
 )
 SCRIPTS = {
@@ -35,7 +35,7 @@ SCRIPTS = {
     "generate_content": "genai.mjs",
     "generate_content v1": "genai.mjs",
 }
-# step: what it raises by each script, as (class, status)
+# step: the exception in each script, as (class, status)
 RAISED = {
     step: dict(zip(("openai.mjs", "anthropic.mjs", "genai.mjs"), raised, strict=True))
     for step, raised in {
@@ -51,7 +51,7 @@ every_family = pytest.mark.parametrize("family", SCRIPTS)
 
 @pytest.fixture(scope="module")
 def installed():
-    """Skips where the SDKs cannot be had."""
+    """Install the SDKs; skip the tests if that is not possible."""
     if shutil.which("node") is None or shutil.which("npm") is None:
         pytest.skip("node and npm are not installed")
     version = subprocess.run(
@@ -62,7 +62,7 @@ def installed():
     lock = FOLDER / "package-lock.json"
     wanted = hashlib.sha256(lock.read_bytes()).hexdigest()
     stamp = FOLDER / "node_modules" / ".installed"
-    with lock.open() as guard:  # other runs of the tests install into the same folder
+    with lock.open() as guard:  # other test runs install into the same folder
         fcntl.flock(guard, fcntl.LOCK_EX)
         if not stamp.is_file() or stamp.read_text() != wanted:
             install()
@@ -81,7 +81,7 @@ def install():
         )
     except subprocess.TimeoutExpired:
         pytest.skip(f"npm ci did not end within {INSTALL_TIMEOUT_S} s")
-    # A lock file that does not fit is a fault of the repository, a registry out of reach is not.
+    # A lock file that does not match is a fault of the repository; an unreachable registry is not.
     assert "EUSAGE" not in done.stderr and "EINTEGRITY" not in done.stderr, done.stderr
     if done.returncode != 0:
         lines = [line for line in done.stderr.splitlines() if line.startswith("npm error")]
@@ -90,7 +90,7 @@ def install():
 
 @pytest.fixture(scope="module")
 def done(world, installed):
-    """What came of each step, by family."""
+    """Return the result of each step, by family."""
     told = {
         "baseUrl": world.base_url,
         "keys": {**world.keys, "nobodys": "a-key-that-nobody-made"},

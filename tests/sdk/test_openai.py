@@ -1,4 +1,4 @@
-"""The official openai SDK, as people use it, against a real gateway before a scripted vendor."""
+"""The official openai SDK, in its usual ways, with a real gateway and a scripted vendor."""
 
 import threading
 
@@ -57,7 +57,8 @@ def test_media(client, world, word, part, data):
 
 
 def test_a_vendor_that_closes_before_its_head_is_asked_twice_at_most(client, world):
-    """Once more on a kept connection, for that is how a stale one looks; ten are kept here."""
+    """The second request is on a kept connection, because a stale one looks the same; ten are kept
+    here."""
     model = world.frail(FAMILY)
     slow = user("[[demo first_ms=400]]")
     calls = [

@@ -1,4 +1,4 @@
-"""The openai SDK on its responses side, against a real gateway before a scripted vendor."""
+"""The openai SDK's responses API, with a real gateway and a scripted vendor."""
 
 from decimal import Decimal
 
@@ -40,7 +40,7 @@ def client(world):
 
 @pytest.fixture(scope="module")
 def solo(world):
-    """A client whose group has one channel: what that has stored can be named."""
+    """Yield a client whose group has one channel, so that its stored responses can be named."""
     with sdks.openai_client(world, api_key=world.keys["solo"]) as made:
         yield made
 
@@ -120,7 +120,7 @@ def test_compact(client, world):
     usage = compacted.usage
     assert counts_of(record) == {"input": usage.input_tokens, "output": usage.output_tokens}
     assert Decimal(record["cost"]) > 0
-    # What was compacted is the beginning of the next turn.
+    # The compacted conversation starts the next turn.
     talk = [item.to_dict(exclude_none=True, warnings=False) for item in compacted.output]
     done = client.responses.create(model="tea", input=[*talk, user(words("and then?"))])
     assert "and then?" in done.output_text
@@ -144,8 +144,8 @@ def test_stored_responses(solo, world):
 
 
 def test_cancel(solo, world):
-    """Only one that runs in the background can be cancelled, and such a one is made at the vendor,
-    for a gateway could not bill it: so it was given to nobody here."""
+    """Only a background response can be cancelled. This one is created directly at the vendor,
+    because a gateway could not bill it; so the gateway knows no owner of it."""
     with sdks.openai_client(world, base_url=world.upstream.url + "/v1") as at_the_vendor:
         made = at_the_vendor.responses.create(model=ALIAS, input="no hurry", background=True)
     assert made.status == "queued"

@@ -1,5 +1,5 @@
-"""Every field of the request types of the installed official SDKs has a verdict, so that a new one
-is not dropped before somebody has thought about it."""
+"""Every field of the official SDKs' request types has a verdict, so that a new field is not
+dropped without a decision."""
 
 import pytest
 from anthropic.types import beta, message_create_params
@@ -28,7 +28,7 @@ TYPES = {
         beta.MessageCountTokensParams,
     ],
 }
-# What the SDK does by itself and sends to nobody.
+# Options of the SDK itself, which it does not send.
 OF_THE_SDK = {
     *("httpOptions", "automaticFunctionCalling", "shouldReturnHttpResponse"),
     "automaticContinuation",

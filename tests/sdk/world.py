@@ -1,11 +1,11 @@
-"""What the tests with official SDKs share: one gateway in front of one scripted vendor.
+"""The world of the tests with official SDKs: one gateway in front of one scripted vendor.
 
-Model names mean the same in all families: for each there is a channel of every family. `tea` has
-another name upstream, so that every answer shows whether the public one comes back. A test that
-makes its channel fail takes a model of its own (`World.frail`), so that tests do not meet what a
-gateway remembers of a failing channel. The key `solo` has one channel of each family: the only
-kind of group whose stored responses can be found again. The key `abroad` has channels of chat
-completions alone.
+Model names mean the same in all families: each has a channel of every family. `tea` has another
+name upstream, so that every answer shows whether the public name is restored. A test that makes
+its channel fail uses a model of its own (`World.frail`), so that the gateway's memory of failing
+channels does not affect other tests. The key `solo` has one channel of each family: the only kind
+of group in which stored responses made elsewhere can be found. The key `abroad` has only channels
+of chat completions.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ from tests.support.ports import free_port
 from tests.support.upstream import ScriptedUpstream
 
 TIMEOUT_S = 20
-# Nothing is encrypted here; each client would read the system's certificates for itself.
+# No connection uses TLS; otherwise each client would load the system's certificates.
 TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 PRICE = {"input": "2.00", "output": "8.00", "cache_read": "0.50", "cache_write": "2.50"}
 SETTINGS = {
@@ -36,10 +36,10 @@ SETTINGS = {
     "upstream.idle_timeout_s": 3,
     "upstream.heartbeat_s": 1,
 }
-# Of a node of its own: others might begin a stream before a busy machine has read a refusal.
+# For a separate node: on others a stream might start before a busy machine has read a refusal.
 HASTY = {"upstream.commit_after_s": 1}
 ALIAS = "tea-upstream"  # of the model tea
-# Signs its function calls, with the vendor that does such a thing.
+# A model that signs its function calls, at the vendor of such models.
 SIGNING_MODEL = "gemini-3-tea"
 OPEN_MODELS = ("tea", "acme/tea-1", SIGNING_MODEL)
 CLOSED_MODELS = ("off", "idle", "elsewhere")
@@ -116,7 +116,7 @@ def _document(upstream_url: str) -> dict[str, Any]:
     return {
         "model": [{"name": n, "price": PRICE, "enabled": n != "off"} for n in names],
         "group": [
-            # errors are those of the family's own vendor, not of others that take over
+            # errors come from the family's own vendor, not from others that take over
             {"name": "default", "translate": False},
             {"name": "others"},
             {"name": "solo"},
@@ -157,14 +157,14 @@ class World:
         self._running = self._busy_stream()
 
     def frail(self, family: str) -> str:
-        """A model whose channel of this family no other test uses."""
+        """Return a model whose channel of this family no other test uses."""
         number = next(self._frail[family])
         assert number < FRAIL_MODELS
         return FRAIL[number]
 
     @contextlib.contextmanager
     def hasty(self) -> Iterator["World"]:
-        """The same with a node that soon begins streams, whatever the vendor does."""
+        """Yield the same world with a node that starts streams early, whatever the vendor does."""
         node = self.gateway.sibling("hasty", HASTY)
         with contextlib.closing(node):
             node.start()
@@ -173,7 +173,7 @@ class World:
             yield made
 
     def _busy_stream(self) -> http.client.HTTPConnection:
-        """A stream that has the only slot of the busy key, for as long as the world lasts."""
+        """Open a stream that occupies the only slot of the key busy as long as the world exists."""
         connection = http.client.HTTPConnection(HOST, self.gateway.port, timeout=TIMEOUT_S)
         words = [{"role": "user", "content": "[[demo ms=1000 chunks=4000]]"}]
         body = json.dumps({"model": "tea", "messages": words, "stream": True})
@@ -191,13 +191,14 @@ class World:
         self.upstream.close()
 
     def asked(self, word: str) -> dict[str, Any]:
-        """What reached the vendor with `word` in its body: one request."""
+        """Return the one request that reached the vendor with `word` in its body."""
         found = [entry for entry in self.upstream.log() if word in entry["body"]]
         assert len(found) == 1, f"{len(found)} requests with {word}"
         return found[0]
 
     def left(self, word: str, timeout_s: float = 5) -> int:
-        """When the vendor saw the one caller with `word` in its body leave, in ms since 1970."""
+        """Return when the vendor noticed that the caller with `word` in its body disconnected, in
+        ms since 1970."""
         deadline = time.monotonic() + timeout_s
         while (at_ms := self.asked(word)["gone_at_ms"]) is None:
             assert time.monotonic() < deadline, "the vendor still has the call"
@@ -205,7 +206,7 @@ class World:
         return int(at_ms)
 
     def records(self) -> dict[str, list[dict[str, Any]]]:
-        """All records with a client's request id, by that id."""
+        """Return all records with a client's request id, by that id."""
         found: dict[str, list[dict[str, Any]]] = {}
         for record in self.gateway.usage():
             if record["client_request_id"]:
@@ -214,9 +215,9 @@ class World:
 
 
 class Wire(httpx2.BaseTransport):
-    """Notes the answers that an SDK gets, and makes its waits between two tries short.
+    """A transport that records the answers to an SDK, and shortens its waits between tries.
 
-    `rewrite` makes another request of each one: for what an SDK cannot be told to send.
+    `rewrite` changes each request, for what an SDK cannot be made to send.
     """
 
     def __init__(self, rewrite: Callable[[httpx2.Request], httpx2.Request] | None = None) -> None:
@@ -239,7 +240,7 @@ class Wire(httpx2.BaseTransport):
 
 
 def counts_of(record: dict[str, Any]) -> dict[str, int]:
-    """The token counts of a record that are not 0."""
+    """Return the token counts of a record that are not 0."""
     return {
         name.removesuffix("_tokens"): value
         for name, value in record.items()
@@ -248,12 +249,12 @@ def counts_of(record: dict[str, Any]) -> dict[str, int]:
 
 
 def sample(family: str, name: str) -> Any:
-    """A sample answer as the vendor sends it."""
+    """Return a sample answer as the vendor sends it."""
     return json.loads((WIRE / family / f"{name}.json").read_text())
 
 
 def world(folder: Path) -> Iterator[World]:
-    """For fixtures: a world that is closed at the end."""
+    """Yield a world that is closed at the end; for fixtures."""
     made = World(folder)
     try:
         yield made
