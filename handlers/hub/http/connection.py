@@ -30,7 +30,7 @@ class Expiring(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What Tornado needs to know about the peer."""
+    """The facts about the peer that Tornado needs."""
 
     remote_ip: str
     protocol: str = "http"
