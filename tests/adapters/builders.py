@@ -1,4 +1,4 @@
-"""Builders that the tests of all families share: slots of a stream, what a bridge sends, faults."""
+"""Builders for the tests of all families: slots of a stream, the output of a bridge, faults."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +14,7 @@ from adapters.ir.request import Request
 def slot(
     number: int, kind: str, *texts: str, seal: str = "", choice: int = 0, **fields: Any
 ) -> list[Event]:
-    """Return the events of one slot: opened, its texts, its seal if it has one, closed."""
+    """Return the events of one slot: opened, its texts, its seal if any, closed."""
     sealed = [Sealed(number, seal)] if seal else []
     opened = Opened(number, kind, choice, **fields)
     return [opened, *(Delta(number, text) for text in texts), *sealed, Closed(number)]
@@ -36,13 +36,13 @@ def refusal_of(
 
 
 def features(request: Request) -> dict[str, str]:
-    """Return the path of the last that asks for each feature."""
+    """Return for each feature the path of the last field that asks for it."""
     return {ask.feature: ask.path for ask in request.asks}
 
 
 def whole_answers(text: str) -> dict[str, tuple[dict[str, Any], tuple[str, str, str]]]:
-    """Return whole answers of all families that say a text, with ids that are none, each with its
-    field of usage and the two counts that this must have."""
+    """Return whole answers of all families with this text and invalid ids, each with its usage
+    field and the names of its two counts."""
     message = {"type": "message", "content": [{"type": "text", "text": text}]}
     tokens = ("usage", "input_tokens", "output_tokens")
     return {
@@ -60,6 +60,6 @@ def whole_answers(text: str) -> dict[str, tuple[dict[str, Any], tuple[str, str, 
 
 
 def fed(bridge: Bridge, chunk: bytes) -> bytes:
-    """Return what is sent of a chunk that is offered to a bridge as the pump does."""
+    """Return what a bridge sends for a chunk, fed as the pump does."""
     out = bridge.feed_repeat(chunk) if bridge.aligned else None
     return bridge.feed(chunk) if out is None else out

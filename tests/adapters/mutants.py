@@ -1,4 +1,4 @@
-"""Answers, streams and requests with something wrong in them, the same ones in each run."""
+"""Malformed answers, streams and requests, the same ones in each run."""
 
 import copy
 import json
@@ -14,7 +14,7 @@ ODD: list[Any] = [
 
 
 def spoiled(said: Any, chance: random.Random, times: int = 3) -> Any:
-    """A copy in which up to so many values are odd, gone or double."""
+    """Return a copy in which up to `times` values are odd, missing or duplicated."""
     said = copy.deepcopy(said)
     for _ in range(chance.randint(1, times)):
         _spoil(said, chance)
@@ -39,12 +39,13 @@ def _spoil(said: Any, chance: random.Random) -> None:
 
 
 def as_json(value: Any) -> bytes:
-    """JSON, in which an infinity is a number that is out of range."""
+    """Encode JSON; infinities become numbers out of range."""
     return json.dumps(value).replace("Infinity", "1e999").encode()
 
 
 def mutant(stream: bytes, chance: random.Random) -> bytes:
-    """A stream of events with some of them lost, doubled, moved, cut, or with odd contents."""
+    """Return a stream of events with some of them lost, duplicated, moved, cut, or with odd
+    contents."""
     events = stream.split(b"\n\n")
     for _ in range(chance.randint(1, 4)):
         at = chance.randrange(len(events))

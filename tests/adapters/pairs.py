@@ -1,4 +1,4 @@
-"""Calls of a client of each family at an upstream of each family, also of its own."""
+"""Calls of a client of each family at an upstream of each family, its own included."""
 
 import json
 import pathlib
@@ -29,13 +29,13 @@ STREAMS = {
 }
 SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}}
 IMAGE = "data:image/png;base64,aGk="
-FOREIGN = "Z3cxLg=="  # base64 of how the state of another family begins
+FOREIGN = "Z3cxLg=="  # base64 of the prefix of other families' state
 LINKED = {"mimeType": "image/png", "fileUri": "https://a/b"}
 INLINE = {"inlineData": {"mimeType": "image/png", "data": "AAAA"}}
 PROBABLE = {"token": "a", "logProbability": -1}
 SUPPORT = {"segment": {"startIndex": 1, "endIndex": 2}, "groundingChunkIndices": [0]}
 COUNTS = {"promptTokenCount": 1, "candidatesTokenCount": 1}
-# A stream with all that a chunk may have.
+# A stream with everything that a chunk may contain.
 RICH_PARTS = [
     {"text": "Hm.", "thought": True},
     {"text": "é"},
@@ -247,13 +247,13 @@ STREAM_PAIRS = [(client, job, upstream) for client, upstream in PAIRS for job in
 
 
 def decoded(family, body):
-    """A request in the words of the hub."""
+    """Return a request, decoded."""
     spans = top_level(json.dumps(body).encode())
     return at_once(CODECS[family].client.decode_request(spans, True, "m"))
 
 
 def serving(client, upstream, framing="sse"):
-    """One attempt of a call."""
+    """Return one attempt of a call."""
     target = Target("demo", "up", Traits(openai_extras=True))
     context = AnswerContext("public", "Ab1", 1795000000, 10, True, framing)
     origin = Origin(upstream, "mark", b"secret", "user")
@@ -263,12 +263,12 @@ def serving(client, upstream, framing="sse"):
 
 
 def opened(client, job, attempt):
-    """The bridge of a streamed answer."""
+    """Return the bridge of a streamed answer."""
     operation = FAMILIES[client].client.operations[job]
     return attempt.open_bridge("public", "up", False, operation, 1 << 20)
 
 
 def data_of(sent):
-    """The data of the events of a stream."""
+    """Return the data of a stream's events."""
     lines = (line for line in sent.split(b"\n") if line.startswith(b"data: {"))
     return [json.loads(line.removeprefix(b"data: ")) for line in lines]

@@ -16,7 +16,7 @@ MAX_EVENT_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class Report:
-    """A vendor's report: its usage object, fields of the answer, items of its output, fields of the
+    """A vendor's report: its usage object, fields of the answer, output items, fields of the
     candidate; `early`: fields of the answer that only the first events of a stream have."""
 
     usage: dict[str, Any]

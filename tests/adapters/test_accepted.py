@@ -1,4 +1,4 @@
-"""Whatever clients of other families say, a strict vendor accepts what it is sent."""
+"""Requests of clients of other families, translated: a strict vendor accepts all of them."""
 
 import json
 
@@ -110,7 +110,7 @@ chat_traits = st.builds(
     system_role=st.sampled_from(["system", "developer"]),
     token_bound=st.sampled_from(["max_tokens", "max_completion_tokens"]),
     reasoning_echo=st.booleans(),
-    thinking_parts=st.just(False),  # which Mistral alone takes
+    thinking_parts=st.just(False),  # only Mistral accepts them
     openai_extras=st.booleans(),
     custom_tools=st.booleans(),
     effort_with_tools=st.booleans(),
@@ -130,14 +130,14 @@ def sent(family, request, traits, count=False):
 @given(requests, chat_traits)
 def test_chat_completions(request, traits):
     body = sent("chat_completions", request, traits)
-    if body["messages"]:  # of a request without a word there is nothing to make
+    if body["messages"]:  # a request without text cannot be made valid
         chat_request.check_request(body)
 
 
 @settings(max_examples=150, deadline=None)
 @given(requests, messages_traits, st.booleans())
 def test_messages(request, traits, count):
-    if request.choice and request.choice.names:  # a name of no tool is left to the vendor
+    if request.choice and request.choice.names:  # a name of no tool is passed to the vendor
         request = replace(request, choice=ToolChoice("any"))
     try:
         body = sent("messages", request, traits, count)

@@ -1,4 +1,4 @@
-"""The base URL that a client was given, told by the path it asks for."""
+"""Detection of the base URL that a client was given, by the path that it requests."""
 
 import pytest
 

@@ -83,12 +83,13 @@ def test_a_last_event_without_its_blank_line():
         stream.feed(CHUNK + FINISH)
         assert stream.feed(DONE.rstrip() + end) == b""
         assert stream.close() == DONE.rstrip() + end and stream.ended
-        # Something of ours will follow an event that is not the last: it must be ended.
+        # If the gateway adds events after an event that is not the last, that event must be
+        # terminated.
         stream = chat_stream()
         stream.feed(CHUNK)
         stream.feed(CHUNK.rstrip() + end)
         assert stream.close() == CHUNK and not stream.whole
-        # A finished answer needs no more.
+        # A finished answer gets no terminator.
         stream = chat_stream()
         stream.feed(CHUNK + FINISH.rstrip() + end)
         assert stream.close() == FINISH.rstrip() + end and stream.whole
@@ -158,7 +159,7 @@ def test_events_that_end_with_crlf_pass_alike_in_every_cut(public):
     expected = data.replace(b'"up"', f'"{public}"'.encode())
     one_by_one = chat_stream(public=public)
     assert b"".join([one_by_one.feed(event) for event in events]) == expected
-    # An LF before the end: not one event, or not on one line.
+    # An LF before the end: more than one event, or an event of several lines.
     odd = CHUNK + b"\n" + CHUNK[:-2] + b"\r\n\r\n"
     assert one_by_one.feed(odd) == odd.replace(b'"up"', f'"{public}"'.encode())
     for at in range(len(data)):
@@ -190,7 +191,7 @@ def test_the_same_family_sends_the_operation_of_the_client(name):
 
 @pytest.mark.parametrize("name", ["chat_completions", "generate_content"])
 def test_so_many_events_are_read_at_once_and_the_others_are_asked_for(name):
-    """Of events, and of the elements of an array; what comes out is the same."""
+    """Both for events and for elements of an array; the output is the same."""
     if name == "chat_completions":
         stream, events = chat_stream(), [CHUNK] * (2 * EVENTS_AT_ONCE + 1)
     else:

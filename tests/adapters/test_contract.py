@@ -1,4 +1,4 @@
-"""What every registered family must do, run over all its samples in tests/wire/<family>/."""
+"""The contract of every registered family, checked with all its samples in tests/wire/<family>/."""
 
 import json
 import pathlib
@@ -28,7 +28,7 @@ STREAMS = [
     for path in sorted((WIRE / family.name).glob("*.sse"))
 ]
 GOOD_STREAMS = [(f, p) for f, p in STREAMS if p.stem != "midstream_error"]
-# Lists, counts and a streamed array are no answers that this test could read as one.
+# Lists, counts and a streamed array are not answers that this test can read.
 OTHERS = ("error_", "models", "count_tokens", "input_tokens", "text_stream_array")
 ANSWERS = [
     (family, path)
@@ -42,11 +42,11 @@ CHUNK = re.compile(rb"data: (.*?)\r?\n")
 
 
 def array_of(path: pathlib.Path) -> bytes:
-    """The chunks of a stream of events as one JSON array."""
+    """Return the chunks of a stream of events as one JSON array."""
     return b"[" + b",\r\n".join(CHUNK.findall(path.read_bytes())) + b"\n]"
 
 
-# The sample of an array, and every stream in that form, written in two ways.
+# The sample of an array, and every stream in that form, in two spellings.
 ARRAYS = {"sample": ARRAY_SAMPLE.read_bytes()}
 for _, sample in GOOD_STREAMS:
     if sample.parent.name == GENERATE.name:
@@ -81,7 +81,7 @@ of_streams = pytest.mark.parametrize(("family", "path"), GOOD_STREAMS, ids=name_
 
 
 def cuts(data: bytes, rng: random.Random) -> list[list[bytes]]:
-    """The data whole, byte by byte, event by event and cut at random."""
+    """Return the data whole, byte by byte, event by event and cut at random."""
     ways = [[data], [data[i : i + 1] for i in range(len(data))]]
     ways.append([event for event in re.split(rb"(?<=\n\n)", data) if event])
     for _ in range(20):
@@ -91,17 +91,17 @@ def cuts(data: bytes, rng: random.Random) -> list[list[bytes]]:
 
 
 def plain(family: Family) -> Operation:
-    """What asks for a whole answer."""
+    """Return the operation that requests a whole answer."""
     return next(iter(family.client.operations.values()))
 
 
 def streamed(family: Family) -> Operation:
-    """What asks for a stream of events."""
+    """Return the operation that requests a stream of events."""
     return family.upstream.operations["stream"]
 
 
 def lines_of(path: pathlib.Path) -> bytes:
-    """A sample with lines that end in LF alone, whatever its family uses."""
+    """Return a sample with lines that end in LF alone, whatever its family uses."""
     return path.read_bytes().replace(b"\r\n", b"\n")
 
 
@@ -111,7 +111,8 @@ def first_event(family: Family) -> bytes:
 
 
 def has_marker(family: Family) -> bool:
-    """Whether a stream of events ends with an event of its own; else its finish reasons end it."""
+    """Return True if a stream of events ends with an event of its own; otherwise finish reasons
+    end it."""
     return family is not GENERATE
 
 
@@ -210,7 +211,7 @@ def test_an_error_event_of_the_vendor_is_not_passed(family):
 
 @of_families
 def test_our_own_stream_fault_is_read_back_as_an_error(family):
-    """What one gateway writes, another must understand."""
+    """One gateway must understand what another one writes."""
     for before in (b"", first_event(family)):
         for condition in Condition:
             tap = run(family, [before])[1]
@@ -257,7 +258,7 @@ def test_error_bodies_in_place_of_an_answer(family, path):
     assert read.fail_over == (status != 400)
     fault = fault_of(family.upstream.read_answer, path.read_bytes(), MODEL, MODEL, plain(family))
     assert fault.condition is read.fault.condition
-    if family is GENERATE:  # the same where a streamed array should be
+    if family is GENERATE:  # the same where a streamed array is expected
         for body in (path.read_bytes(), b"[" + path.read_bytes() + b"]"):
             stream = run_array([body])[1]
             assert stream.fault.condition is read.fault.condition and not stream.accepted
@@ -340,7 +341,7 @@ REQUESTS = {
     "responses": b' {"input":"model" , "model" : "m","max_output_tokens":5,"stream":true,'
     b'"metadata":{"model":"m"}}\n',
     "messages": b' {"max_tokens":5,"stream":true,"model":"m",' + TURN + b"}",
-    # Model and stream stand in the path; some clients name the model once more.
+    # The path has model and stream; some clients repeat the model here.
     "generate_content": b'{"contents":[{"parts":[{"text":"x"}]}],"model":"m",'
     b'"generationConfig":{"maxOutputTokens":5}}',
 }
@@ -398,7 +399,8 @@ def survives(action, *args, **kwargs) -> None:
 
 
 def value_mutant(data: bytes, rng: random.Random) -> bytes:
-    """The data with one value of some JSON field replaced: still JSON, but of another type."""
+    """Return the data with the value of one JSON field replaced: still JSON, but of another
+    type."""
     values = list(re.finditer(rb'":\s*("(?:[^"\\\\]|\\\\.)*"|\d+|null|true|false)', data))
     if not values:
         return data
@@ -444,7 +446,7 @@ def test_mutants_raise_nothing_but_faults(family):
             ids = family.upstream.issued_ids(body, True)
             assert all(isinstance(issued, str) and issued for issued in ids)
         survives(edit, family, hostile_bytes(request_of(family), rng, ODD))
-    assert 100 < good < 3900  # neither everything passes nor everything fails
+    assert 100 < good < 3900  # some pass and some fail
 
 
 OPENAI_KEY = {"error": {"type": "invalid_request_error", "code": "invalid_api_key", "message": "x"}}

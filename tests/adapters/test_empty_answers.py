@@ -1,4 +1,4 @@
-"""Answers with nothing in them, of every family: whole, streamed, native and translated."""
+"""Empty answers of every family: whole, streamed, native and translated."""
 
 import json
 
@@ -27,7 +27,7 @@ BLANK = {
     MESSAGES: [{"type": "text", "text": ""}, {"type": "thinking", "thinking": "", "signature": ""}],
     GENERATE: [{"text": ""}],
 }  # fmt: skip
-# Content that has no text to be weighed.
+# Content without text that could be counted.
 CONTENT = {
     CHAT: [
         {"tool_calls": [{"index": 0, "id": "c", "function": {"name": "f", "arguments": ""}}]},
@@ -67,7 +67,7 @@ USAGE = {CHAT: "usage", RESPONSES: "usage", MESSAGES: "usage", GENERATE: "usageM
 
 
 def whole(family, parts, finish, usage):
-    """A whole answer with these parts, as a decoded body."""
+    """Return a whole answer with these parts, as a decoded body."""
     counts = {} if usage is None else {USAGE[family]: usage}
     if family == CHAT:
         message = {name: value for part in parts for name, value in part.items()}
@@ -83,7 +83,7 @@ def whole(family, parts, finish, usage):
 
 
 def stream(family, parts, finish, usage):
-    """The same as events; the last one is the family's marker, where it has one."""
+    """Return the same as events; the last one is the family's marker, if it has one."""
     answer = whole(family, parts, finish, usage)
     if family == GENERATE:
         return [encoded(answer, named=False)]
@@ -115,7 +115,8 @@ def encoded(data, named=True):
 
 
 def judged(client, family, events):
-    """What a client got, and its bridge, after a stream that ended with its connection."""
+    """Return what a client received and its bridge, after a stream that ended with its
+    connection."""
     if client == family:
         upstream = FAMILIES[family].upstream
         operation = FAMILIES[client].client.operations["generate"]
@@ -167,7 +168,7 @@ def test_an_empty_stream_ends_in_a_fault(client, family, parts, usage):
     sent, bridge = judged(client, family, events)
     assert bridge.empty and bridge.ended and not bridge.whole
     assert bridge.fault.condition is Condition.UPSTREAM_INVALID
-    if client == family:  # nothing is held back but the marker of a good end
+    if client == family:  # everything passes except the marker of a good end
         marked = family != GENERATE
         assert sent == [*events[: len(events) - marked], *[b""] * (1 + marked)]
 

@@ -1,5 +1,5 @@
-"""Whatever a client or a vendor sends, between any two families it ends in an answer or a fault;
-however a stream is cut, the same comes out."""
+"""Hostile input of clients and vendors, between any two families: it ends in an answer or a fault,
+and the same for every cut of a stream."""
 
 import json
 import random
@@ -21,7 +21,7 @@ from tests.adapters.mutants import as_json, mutant, spoiled
 REQUEST_MUTANTS = 1000  # of each family, each for all families
 STREAM_MUTANTS = 1000  # of each pair
 ANSWER_MUTANTS = 400
-# the last event of a stream that is whole, and the list with an answer's content
+# the last event of a whole stream, and the list with an answer's content
 LAST_OF = {
     "chat_completions": b"data: [DONE]",
     "responses": b"response.completed",
@@ -98,7 +98,7 @@ def test_a_budget_of_thinking_without_bounds_is_sent(family, traits):
 
 
 def check_chat_stream(sent):
-    """Assert the rules of streams of chat completions, for one that ended well."""
+    """Check the rules of chat completions for a stream that ended well."""
     assert sent.endswith(b"data: [DONE]\n\n")
     finished, arguments = set(), {}
     roles = set()
@@ -123,21 +123,21 @@ def check_chat_stream(sent):
 
 
 def check_responses_stream(sent):
-    """Assert the rules of streams of responses, for one that ended well."""
+    """Check the rules of responses for a stream that ended well."""
     events = pairs.data_of(sent)
     assert [event["sequence_number"] for event in events] == list(range(len(events)))
     assert events[-1]["type"].split(".")[1] in ("completed", "incomplete", "failed")
 
 
 def check_messages_stream(sent):
-    """Assert the rules of streams of messages, for one that ended well."""
+    """Check the rules of messages for a stream that ended well."""
     kinds = [event["type"] for event in pairs.data_of(sent)]
     assert kinds[0] == "message_start" and kinds[-2:] == ["message_delta", "message_stop"]
     assert kinds.count("content_block_start") == kinds.count("content_block_stop")
 
 
 def check_generate_content_stream(sent):
-    """Assert the rules of streams of generate-content, for one that ended well."""
+    """Check the rules of generate-content for a stream that ended well."""
     chunks = json.loads(sent) if sent.startswith(b"[") else pairs.data_of(sent)
     assert chunks[-1]["candidates"][0]["finishReason"] and chunks[-1]["usageMetadata"]
 
@@ -197,7 +197,7 @@ def sent_of(bridge, pieces):
 
 
 def cuts(stream):
-    """The stream byte by byte, event by event, and cut at random."""
+    """Return the stream byte by byte, event by event, and cut at random."""
     chance = random.Random(len(stream))
     yield [stream[at : at + 1] for at in range(len(stream))]
     yield [event + b"\n\n" for event in stream.split(b"\n\n") if event]

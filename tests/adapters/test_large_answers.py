@@ -1,4 +1,5 @@
-"""A long answer is read as a short one is, and passes byte for byte but for the model's name."""
+"""A long answer is read like a short one, and its bytes pass unchanged except for the model's
+name."""
 
 import json
 

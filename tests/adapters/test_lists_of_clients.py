@@ -1,7 +1,8 @@
-"""Lists and texts of a client that are searched or matched: the work grows as the request does.
+"""Lists and texts of clients that are searched or matched: the work is linear in the request's
+size.
 
-The bounds of time are what a list that is searched for each element of another takes many times
-over; none is near the time that is needed.
+Searching one list for each element of another would take many times the time limits here; the time
+really needed is far below them.
 """
 
 import time
@@ -29,7 +30,7 @@ USER = Turn("user", (Text("Go."),))
 
 
 def encoded(family, *turns, **fields):
-    """The body for an upstream of a family."""
+    """Return the body for an upstream of a family."""
     request = Request("other", False, turns or (USER,), **fields)
     target = Target("demo", "model", Traits(system_turns=True))
     return at_once(CODECS[family].upstream.encode_request(request, target, False)).body
@@ -69,7 +70,7 @@ def test_calls_and_their_results_under_many_ids_or_one(family, ids):
 
 
 def test_signatures_before_their_calls():
-    """As many as a body of 32 MiB holds: their list is not moved for each."""
+    """As many as a body of 32 MiB can contain: their list is not shifted for each one."""
     parts = [Reasoning("", opaque="call:c")] * 12 * MANY + [
         ToolCall("id", "tool", "{}")
     ] * 12 * MANY
@@ -123,7 +124,8 @@ def check_refused(schema, why):
 
 
 def test_stop_sequences_that_nearly_stand_in_the_text():
-    """One keeps the text of 255 deltas back; the others could begin anywhere in it, and do not."""
+    """The first holds back the text of 255 deltas; the others could start anywhere in it, and do
+    not."""
     stops = ("a" * 255 + "!", *(chr(ord("b") + at) + "a" * 255 for at in range(15)))
     restorer = Restorer(
         Encoded(b"", cut=stops), Origin("messages", "mark", b"k" * 32, "user"), "A1"

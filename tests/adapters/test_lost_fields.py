@@ -1,4 +1,4 @@
-"""Fields without which an answer would not be what its client takes it for: no upstream of another
+"""Fields without which the answer would not be what its client expects: no upstream of another
 family is asked, and the refusal names the field."""
 
 import json
@@ -49,7 +49,7 @@ KEPT = [
 
 
 def refusals(client, fields):
-    """The refusal of each upstream of another family."""
+    """Return the refusal of each upstream of another family."""
     body = json.dumps(BODIES[client] | fields).encode()
     request = at_once(CODECS[client].client.decode_request(top_level(body), False, "m"))
     pairs = [pair for pair in TRANSLATORS if pair[0] == client and pair[1] != client]

@@ -1,5 +1,5 @@
-"""The traits of models: the rows of the table, how one is found, and the options of channels that
-override it."""
+"""The traits of models: the rows of the table, the look-up of a model, and the options of channels
+that override it."""
 
 import pytest
 

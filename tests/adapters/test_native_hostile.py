@@ -1,6 +1,6 @@
 """Hostile streams of the client's own family, the same in every run: none gets a faked end.
 
-Whether a stream looks whole is judged by readers of this file's own, which read as clients do.
+Readers in this file, which read as clients do, decide whether a stream looks whole.
 """
 
 import itertools
@@ -27,12 +27,12 @@ LINE_END = re.compile(rb"\r\n|\n|\r")
 
 
 class Broken(Exception):
-    """A client's reader fails here: it raises, or it sees an error."""
+    """The failure of a client's reader: it raises, or it sees an error."""
 
 
 def sse_data(stream):
-    """The data of each event; of the last one also when its blank line is missing, and behind a
-    byte order mark wherever one stands, as some clients read it."""
+    """Yield the data of each event. As in some clients, the last event needs no blank line, and a
+    byte order mark may stand before any line."""
     data = []
     for found in [*LINE_END.split(stream), b""]:
         line = found.removeprefix(b"\xef\xbb\xbf")
@@ -46,7 +46,8 @@ def sse_data(stream):
 
 
 def objects_in(stream, array):
-    """The decoded events or elements, "[DONE]" as it is. Raises Broken as a client would."""
+    """Yield the decoded events or elements, "[DONE]" unchanged. Raises Broken where a client would
+    raise."""
     try:
         if array:
             said = json.loads(stream)
@@ -60,8 +61,8 @@ def objects_in(stream, array):
 
 
 def verdict(family, stream, array=False):
-    """Return what a client takes the bytes for: "whole", "failed" (it raises), or "unfinished",
-    which some take for whole."""
+    """Return a client's view of the bytes: "whole", "failed" (it raises), or "unfinished", which
+    some clients take for whole."""
     open_choices, done = set(), set()
     ended = False
     try:
@@ -125,13 +126,13 @@ def stream_samples(family, array):
 
 
 def pieces_of(data, array):
-    """Events, or the elements of an array with what is between them."""
+    """Return the events, or the elements of an array with the bytes between them."""
     cut = re.compile(rb"(?<=\n  \})(?=,|\n\])" if array else rb"(?<=\n\n)|(?<=\r\n\r\n)")
     return [piece for piece in cut.split(data) if piece]
 
 
 def hostile_stream(samples, array, rng):
-    """The bytes of a stream that is wrong in some way, mostly."""
+    """Return the bytes of a stream, most of which are malformed."""
     pieces = pieces_of(rng.choice(samples), array)
     for _ in range(rng.choice([0, 1, 1, 2, 3])):
         at = rng.randrange(len(pieces))
@@ -158,7 +159,7 @@ def hostile_stream(samples, array, rng):
 
 
 def chunks_of(data, rng):
-    """The data, cut as a network might."""
+    """Return the data, cut as a network might."""
     many = rng.choice([0, 1, 2, 8, 40])
     at = sorted(rng.randrange(len(data) + 1) for _ in range(many))
     return [data[a:b] for a, b in itertools.pairwise([0, *at, len(data)])]
@@ -173,7 +174,8 @@ def tap_of(family, array, public):
 
 
 def relayed(family, array, chunks, public, limit_bytes=LIMIT_BYTES):
-    """Relay a stream that ends properly: (the client's bytes, whole, whether it was dropped)."""
+    """Relay a stream that ends properly; return (the client's bytes, whole, whether it was
+    dropped)."""
     stream = NativeBridge(tap_of(family, array, public), limit_bytes)
     sent = b"".join([stream.feed(chunk) for chunk in chunks])
     sent += stream.close()
@@ -183,19 +185,20 @@ def relayed(family, array, chunks, public, limit_bytes=LIMIT_BYTES):
     if stream.whole and stream.fault is None:
         return sent, True, False
     if not stream.at_boundary:
-        return sent, False, True  # the connection is dropped: no client takes that for an end
+        return sent, False, True  # the connection is dropped, which no client takes for an end
     fault = stream.fault or Fault(Condition.UPSTREAM_FAILED)
     return sent + stream.encode_fault(fault, "req_1"), False, False
 
 
 def judge(family, array, outcome, which):
-    """A stream that was not whole makes its client fail; one that was did not lose its end."""
+    """Check that the client fails if the stream was not whole, and that a whole stream kept its
+    end."""
     sent, whole, dropped = outcome
     seen = verdict(family, sent, array)
     if whole:
         assert seen != "unfinished", (which, sent)
     elif seen == "whole":
-        # Only when the end is the vendor's own, in an event too long for the gateway to read.
+        # Only if the end is the vendor's own, in an event too long for the gateway to read.
         assert len(max(pieces_of(which, array), key=len)) > LIMIT_BYTES, (which, sent)
         assert verdict(family, which, array) == "whole", (which, sent)
     else:
@@ -213,7 +216,7 @@ def test_no_hostile_stream_gets_a_faked_end(family, array):
         sent, whole, dropped = relayed(family, array, chunks_of(data, rng), public)
         seen[whole] += 1
         judge(family, array, (sent, whole, dropped), data)
-        # However it is cut, it is the same stream, but for what is too long to be read.
+        # Every cut gives the same stream, except for events that are too long to be read.
         once = relayed(family, array, [data], public, len(data))
         again = relayed(family, array, chunks_of(data, rng), public, len(data))
         assert once == again, (number, data)

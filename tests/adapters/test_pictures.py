@@ -81,7 +81,7 @@ def test_messages(choice):
 
 
 def test_a_picture_in_the_other_form():
-    """An answer that came as events where one object was due, and the other way round."""
+    """An answer that came as events instead of one object, and the reverse."""
     gathered = GatheringEncoder(CONTEXT)
     for event in STREAM:
         gathered.write(event)

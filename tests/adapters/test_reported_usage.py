@@ -1,4 +1,4 @@
-"""Usage as vendors report it, whole and streamed, however the stream is cut: disjoint counts by
+"""Usage as vendors report it, whole and streamed, for any cut of the stream: disjoint counts by
 meter, conditions of service, other models, the vendor's own cost (pricing.md, section 4)."""
 
 from itertools import pairwise
@@ -62,7 +62,8 @@ SHAPES = [
             **{"output": 250, "output_audio": 200, "reasoning": 50},
         },
     ),
-    # Cached tokens, which are of no kind here, are text first; what is written to the cache, too.
+    # Cached tokens, whose kind is not reported here, count as text first; so do tokens written to
+    # the cache.
     (
         CHAT,
         Report(
@@ -301,7 +302,7 @@ def test_uses_of_a_stream_are_counted_up_to_a_limit(monkeypatch):
         ([{**ADVICE, "model": None}], Usage(1823, 2112, 40), ()),
         ([{**ADVICE, "input_tokens": "x"}], Usage(1000, 500), ()),
         ([iteration("unheard_of", 9, 9, model="wise")], Usage(1000, 500), ()),
-        # With a fallback the top-level counts are those of the model that answered.
+        # After a fallback the top-level counts are those of the model that answered.
         (
             [
                 iteration("message", 412, 3),

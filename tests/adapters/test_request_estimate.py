@@ -1,4 +1,4 @@
-"""The estimate of a request's tokens: near the truth, cheap, and of all that it says."""
+"""The estimate of a request's tokens: close to the true count, cheap, and complete."""
 
 import time
 

@@ -1,4 +1,5 @@
-"""Bodies of Cursor at the endpoint of chat completions: they become bodies of its family."""
+"""Bodies of Cursor at the endpoint of chat completions: they are converted to that family's
+form."""
 
 import json
 

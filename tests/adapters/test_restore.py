@@ -1,4 +1,4 @@
-"""Answers become what the client has asked for, whole and streamed, however a stream is cut."""
+"""Restoring of answers to the form that the client requested, whole and streamed, for any cut."""
 
 import random
 
@@ -79,7 +79,7 @@ def test_free_text_tools_get_their_text():
     assert opened_of(events)[0].custom
     assert [type(one) for one in events] == [Opened, Delta, Closed]
     assert text_of(events) == "*** Begin\n"
-    # an upstream that has such tools of its own
+    # an upstream that has custom tools itself
     native = slot(0, "call", "*** ", "Begin", id="1", name="apply_patch", custom=True)
     assert text_of(streamed(native, names=names)) == "*** Begin"
 
@@ -135,14 +135,16 @@ def test_other_choices_and_thoughts_are_not_cut():
 def test_what_may_begin_a_stop_sequence_is_held_and_comes_at_the_end():
     out = streamed(slot(0, "text", "a E", "N"), cut=("END",))
     assert out == slot(0, "text", "a ", "EN")
-    assert text_of(streamed(slot(0, "text", "ab"), cut=("",))) == "ab"  # an empty one stops nothing
+    # An empty sequence stops nothing.
+    assert text_of(streamed(slot(0, "text", "ab"), cut=("",))) == "ab"
 
 
 STOPS = st.lists(st.text("abc", min_size=1, max_size=4), min_size=1, max_size=4)
 
 
 def first_stop(text, stops):
-    """The text before the stop sequence that is complete first, of two the longer, and which."""
+    """Return the text before the stop sequence that is complete first (of two the longer), and the
+    sequence."""
     ends = [(end, end - len(stop), stop) for end in range(len(text) + 1) for stop in stops
             if text[:end].endswith(stop)]  # fmt: skip
     return (text[: min(ends)[1]], min(ends)[2]) if ends else (text, None)

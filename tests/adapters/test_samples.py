@@ -1,4 +1,4 @@
-"""The samples of answers: what a stream says is what the whole answer says."""
+"""The samples of answers: a stream has the same content as the whole answer."""
 
 import json
 import pathlib
@@ -16,7 +16,7 @@ STREAMS = [path for path in sorted(WIRE.glob("*/*.sse")) if path.stem != "midstr
 
 
 def part_of(slot):
-    """Return the part that the events of a slot make together."""
+    """Return the part that a slot's events form together."""
     opened = slot[0]
     text = "".join(event.text for event in slot if isinstance(event, Delta))
     opaque = "".join(event.opaque for event in slot if isinstance(event, Sealed))
@@ -47,6 +47,7 @@ def test_a_streamed_sample_is_the_whole_one(path):
     assert isinstance(last, Finished)
     (whole,) = at_once(codec.decode_answer(path.with_suffix(".json").read_bytes()))
     finish = last.finish
-    if path.parent.name == "responses" and finish == "stop":  # as all that is completed
+    # The family reports every completed answer like this.
+    if path.parent.name == "responses" and finish == "stop":
         finish = whole.finish
     assert whole == Choice(parts, finish, last.stop_sequence, detail=last.detail)

@@ -1,4 +1,4 @@
-"""Compaction by the model itself, from the request of a client to its next one."""
+"""Compaction by the model itself, from a client's request to its next one."""
 
 import json
 
@@ -46,7 +46,7 @@ def test_the_summary_is_sealed_and_read_again_by_any_channel(family):
     translation = begun(family, HI, CALL, TRIGGER)
     sent = json.dumps(json.loads(translation.body))
     assert INSTRUCTION in sent and translation.dropped == ()
-    assert '"none"' in sent.lower()  # no tool is called
+    assert '"none"' in sent.lower()  # tool calls are switched off
     (item,) = answer(translation, family, "We had tea.")["output"]
     assert (item["id"], item["type"]) == ("cmp_Ab1_0", "compaction")
     assert "tea" not in json.dumps(item)
@@ -101,4 +101,4 @@ def test_an_answer_without_a_text_is_no_summary():
 def test_no_other_state_is_a_summary():
     assert summary_of(wrap_summary("é", ORIGIN)) == "é"
     assert summary_of(wrap("é", ORIGIN)) is summary_of("x") is summary_of(1) is None
-    assert summary_of("gw1.summary.-._w." + "x" * 16) == "\ufffd"  # nobody has signed it
+    assert summary_of("gw1.summary.-._w." + "x" * 16) == "\ufffd"  # without a signature

@@ -1,4 +1,5 @@
-"""What joins two families, with toy codecs: requests, whole answers, and streams however cut."""
+"""The translation between two families, with toy codecs: requests, whole answers, and streams for
+any cut."""
 
 import dataclasses
 import json
@@ -65,7 +66,7 @@ STREAM = (
 
 
 def fed_all(pieces, close=False):
-    """Return what a stream in pieces becomes, as the pump feeds it, and its bridge."""
+    """Return the output for a stream in chunks, fed as the pump does, and its bridge."""
     made = bridge()
     out = b"".join([fed(made, piece) for piece in pieces])
     return out + (made.close() if close else b""), made

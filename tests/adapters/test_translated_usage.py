@@ -1,5 +1,5 @@
-"""Translated answers report usage and tier in the words of their client's family: read as an answer
-of that family they say what the upstream said, whole and streamed."""
+"""Translated answers report usage and tier in the client's family: read as an answer of that
+family they give the upstream's values, whole and streamed."""
 
 import itertools
 import json
@@ -40,7 +40,7 @@ HAS_KINDS = (CHAT, GOOGLE)  # families that report tokens by modality
 
 
 def heard(audio, cached):
-    """Details of OpenAI's families with sound."""
+    """Return details of OpenAI's families with audio tokens."""
     return {"audio_tokens": audio, "cached_tokens": cached}
 
 
@@ -81,7 +81,7 @@ def begun(client: str, upstream: str):
 
 
 def translated(client: str, upstream: str, report: Report) -> UpstreamAnswer:
-    """Return a translated answer as an upstream of the client's family would have said it."""
+    """Return a translated answer, read as if from an upstream of the client's family."""
     operation = FAMILIES[client].client.operations["generate"]
     body = json.dumps(whole(upstream, report)).encode()
     answer = begun(client, upstream).read_answer(body, "m", "m", operation)
@@ -100,7 +100,7 @@ def translated_stream(client: str, upstream: str, report: Report):
 
 
 def sides(usage) -> dict[str, int]:
-    """Return the tokens of a usage by side, those written to a cache with the rest of the input."""
+    """Return the tokens of a usage by side; those written to a cache count with the input."""
     sums = dict.fromkeys(("input", "cache_read", "output"), 0)
     names = {"cache_write": "input", "cache_write_1h": "input", "reasoning": "output"}
     for name, count in usage.meters.items():

@@ -1,6 +1,6 @@
-"""The exact request that each vendor is sent: URL, headers and body, as the relay makes them.
+"""The exact request to each vendor: URL, headers and body, as the relay makes them.
 
-The URLs are those of the vendors' own documentation, with the base URL that docs/vendors.md names.
+The URLs are those of the vendors' own documentation, with the base URLs in docs/vendors.md.
 """
 
 import json
@@ -20,7 +20,7 @@ CHAT, RESPONSES, MESSAGES, GENERATE = FAMILY_NAMES
 KEY = "sk-of-the-channel"
 PUBLIC, UPSTREAM = "small", "maker/model-1"
 JSON = ["content-type: application/json", "accept: application/json, text/event-stream"]
-# What a client sends along; of these only a family's or vendor's own go on.
+# Headers that a client sends; only those of a family or vendor are passed on.
 CLIENT = {
     "authorization": "Bearer sk-of-the-client",
     "user-agent": "client/1",
@@ -39,7 +39,7 @@ OPENAI = ["openai-organization: org", "openai-project: project", "openai-beta: b
 
 MESSAGE = {"role": "user", "content": "Hi"}
 CONTENTS = [{"role": "user", "parts": [{"text": "Hi"}]}]
-# Streams, as clients write them, and as the vendor gets them.
+# Streams, as clients request them, and as the vendor gets them.
 STREAMED = {"stream": True, "messages": [MESSAGE], "odd": 1}
 BODIES = {
     CHAT: (
@@ -61,8 +61,8 @@ COUNTING = (RESPONSES, MESSAGES, GENERATE)
 
 
 class Expected(NamedTuple):
-    """One vendor in one family: where the call goes under the base URL, the headers, and whether a
-    stream asks for its usage."""
+    """The expected request to a vendor in a family: the path after the base URL, the headers, and
+    whether a stream asks for its usage."""
 
     vendor: str
     family: str
@@ -184,7 +184,7 @@ def called(vendor, family, base_url):
 
 
 def url_for(vendor, family, job):
-    """Return where a call goes."""
+    """Return the URL of a call."""
     operation = FAMILIES[family].client.operations[job]
     path = FAMILIES[family].upstream.path(operation, UPSTREAM, None)
     return url_of(called(vendor, family, BASE_URLS[vendor]), path)
@@ -278,7 +278,8 @@ def test_the_page_about_vendors_agrees():
             assert f"`{row.path}`" in line
 
 
-NAMES = {"end_user": "user", "parallel_tools": "parallel_tool_calls"}  # of fields, for features
+# Names of fields, for features.
+NAMES = {"end_user": "user", "parallel_tools": "parallel_tool_calls"}
 
 
 def test_the_page_says_what_models_of_a_vendor_do_not_get():

@@ -48,27 +48,27 @@ def tool_result(call_id: str, content: object = "done") -> dict[str, Any]:
 
 
 def sent_call(call: ToolCall) -> dict[str, Any]:
-    """Return a call of the hub as this family writes it."""
+    """Return a call of adapters/ir in this family's form."""
     if call.custom:
         return custom_call(call.id, call.name, call.arguments)
     return function_call(call.id, call.name, call.arguments)
 
 
 def decoded(messages: object = HI, stream: bool = False, **fields: object) -> Request:
-    """Return a client's request as the hub has it."""
+    """Return a client's request, decoded."""
     body = dumps({"model": "m", "messages": messages, **fields})
     return at_once(CODECS.client.decode_request(top_level(body), stream, None))
 
 
 def encoded(request: Request, **traits: Any) -> tuple[dict, Encoded]:
-    """Return the body for an upstream, and what its answer is read with."""
+    """Return the body for an upstream, and what is needed to read its answer."""
     target = Target("openai", "up", Traits(**traits))
     made = at_once(CODECS.upstream.encode_request(request, target, False))
     return json.loads(made.body), made
 
 
 def request(*turns: Any, **fields: Any) -> Request:
-    """Return a request of a client of some other family."""
+    """Return a request of a client of another family."""
     return Request("messages", False, turns, **fields)
 
 
@@ -78,7 +78,7 @@ def answered(*choices: Choice, usage: Usage = USAGE) -> dict:
 
 
 def message(*parts: Any, **fields: Any) -> dict:
-    """Return the message of an answer of one choice."""
+    """Return the message of an answer with one choice."""
     return answered(Choice(parts, **fields))["choices"][0]["message"]
 
 
@@ -91,7 +91,7 @@ def written(
 
 
 def chunks(stream: bytes) -> list[dict]:
-    """Return the data of the events of a stream that ends as it should."""
+    """Return the data of the events of a stream; check that it ends as it should."""
     frames = stream.decode().split("\n\n")
     assert frames[-2:] == ["data: [DONE]", ""]
     assert all(frame.startswith("data: {") and "\n" not in frame for frame in frames[:-2])
@@ -99,7 +99,7 @@ def chunks(stream: bytes) -> list[dict]:
 
 
 def deltas(stream: bytes) -> list[dict]:
-    """Return the deltas of a stream with one choice, without those of role and finish."""
+    """Return the deltas of a stream with one choice, without role and finish."""
     found = [chunk["choices"][0]["delta"] for chunk in chunks(stream) if chunk["choices"]]
     return [delta for delta in found if delta and "role" not in delta]
 

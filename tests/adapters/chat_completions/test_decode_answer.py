@@ -80,7 +80,7 @@ OBJECT = {"function": {"name": "f", "arguments": {"x": 1}}}
             {"tool_calls": [custom_call("c", "patch", "+a")]},
             (ToolCall("c", "patch", "+a", custom=True),),
         ),
-        # a signature of Google is a thought before its call
+        # a Google signature becomes a thought before its call
         (
             {"tool_calls": [function_call("c") | SIGNED]},
             (Reasoning("", opaque="c2ln"), ToolCall("c", "f", "{}")),
@@ -154,7 +154,7 @@ def call(index=None, call_id=None, name=None, arguments=None, **more):
 
 
 def calls(*deltas, finish="tool_calls"):
-    """Return the chunks of a stream with these deltas of tool calls, each in its own."""
+    """Return the chunks of a stream with these deltas of tool calls, one in each."""
     return [*(chunk(tool_calls=[delta]) for delta in deltas), chunk(finish=finish)]
 
 
@@ -273,9 +273,9 @@ def test_events(chunks, events):
         (call(None, "a", "f", "{}"), call(None, "b", "g", '{"x'), call(None, arguments='":1}')),
         # the same index for all calls
         (call(0, "a", "f", "{}"), call(0, "b", "g", '{"x'), call(0, arguments='":1}')),
-        # counted from 1, with the id again and again
+        # counted from 1, with the id repeated
         (call(1, "a", "f", "{}"), call(2, "b", "g", '{"x'), call(2, "b", arguments='":1}')),
-        # the name after the id and a piece of the arguments
+        # the name after the id and a part of the arguments
         (
             call(0, "a", "f", "{}"),
             call(1, "b", arguments='{"x'),

@@ -1,4 +1,4 @@
-"""Requests of clients as the hub has them: fields and what they ask for, tools, messages."""
+"""Decoding of clients' requests: fields and requested features, tools, messages."""
 
 import pytest
 
@@ -160,7 +160,7 @@ def test_a_search_by_the_vendor():
 )
 def test_choices(said, choice):
     assert decoded(tools=TOOLS, tool_choice=said).choice == choice
-    assert decoded(tool_choice=said).choice is None  # without tools it says nothing
+    assert decoded(tool_choice=said).choice is None  # means nothing without tools
 
 
 # ---- messages ------------------------------------------------------------------------------------

@@ -65,7 +65,7 @@ def test_answers_of_nothing_and_refusals():
     assert message() == assistant(content="", refusal=None)
     assert message(Refusal("No."), finish="refusal") == assistant(content=None, refusal="No.")
     assert fault_of(answered, Choice((), "error")).condition is Condition.UPSTREAM_FAILED
-    fault_of(CODECS.client.encode_count, 5)  # there are no counts
+    fault_of(CODECS.client.encode_count, 5)  # the family has no counts
 
 
 def test_calls_and_text_and_thoughts():
@@ -150,7 +150,7 @@ FIRST = {"role": "assistant", "content": "", "refusal": None}
 
 
 def accumulated(stream):
-    """Return the answer as the SDK puts it together."""
+    """Return the answer that the SDK accumulates."""
     state = ChatCompletionStreamState()
     for chunk in chunks(stream):
         state.handle_chunk(ChatCompletionChunk.model_validate(chunk))

@@ -33,7 +33,7 @@ SCHEMA = {"type": "object", "properties": {"cups": {"type": "integer"}}}
 
 
 def fields(traits=None, **asked):
-    """The body's fields besides model and messages."""
+    """Return the body's fields except model and messages."""
     body, _ = encoded(request(HELLO, **asked), **(traits or {}))
     assert body.pop("model") == "up" and body.pop("messages") == MESSAGES
     return body
@@ -194,12 +194,12 @@ DISABLED, HIGH, REASONING = {"type": "disabled"}, "high", ("reasoning",)
 @pytest.mark.parametrize(
     ("traits", "asked", "effort", "switch", "dropped"),
     [
-        # models that refuse to think beside tools
+        # models that cannot think when there are tools
         (BESIDE_TOOLS, WITH_F | THINK, "none", None, REASONING),
         (BESIDE_TOOLS, WITH_F, "none", None, ()),
         (BESIDE_TOOLS, THINK, HIGH, None, ()),
         (BESIDE_TOOLS | {"efforts": ("low", "high")}, WITH_F | THINK, None, None, REASONING),
-        # models that think unless told otherwise, before a forced tool
+        # models that think by default, with a forced tool
         (SWITCH, WITH_F | ANY | THINK, None, DISABLED, REASONING),
         (SWITCH, NO_THINK, None, DISABLED, ()),
         (SWITCH, WITH_F | AUTO | THINK, HIGH, None, ()),

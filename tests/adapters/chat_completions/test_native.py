@@ -1,5 +1,5 @@
-"""Calls of clients of chat completions at a vendor of that family: requests, headers, answers,
-usage, streams."""
+"""Calls of chat completions clients at a vendor of that family: requests, headers, answers, usage,
+streams."""
 
 import json
 
@@ -153,12 +153,12 @@ def counts(prompt, completion, prompt_details=..., completion_details=...):
             Usage(10, 5),
         ),
         (counts(10, 5, None, []), Usage(10, 5)),
-        # Moonshot, DeepSeek: what the details say counts first.
+        # Moonshot, DeepSeek: the details have precedence.
         (counts(1900, 70) | {"cached_tokens": 1792}, Usage(108, 70, 1792)),
         (counts(10, 5) | {"prompt_cache_hit_tokens": 64}, Usage(0, 5, 10)),
         (counts(10, 5, {"cached_tokens": 0}) | {"cached_tokens": 4}, Usage(10, 5)),
         (counts(10, 5) | {"cached_tokens": "4", "prompt_cache_hit_tokens": 3}, Usage(7, 5, 3)),
-        # xAI: reasoning beside the completion, as the total says.
+        # xAI: reasoning is not part of the completion, as the total shows.
         (
             counts(10120, 1499, {}, {"reasoning_tokens": 2809}) | {"total_tokens": 14428},
             Usage(10120, 1499, reasoning_tokens=2809),

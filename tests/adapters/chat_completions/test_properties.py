@@ -1,4 +1,4 @@
-"""Random requests, answers and streams: out into the hub's words and back they are the same."""
+"""Random requests, answers and streams: encoded and decoded again they are the same."""
 
 import json
 
@@ -83,8 +83,8 @@ user_messages = st.builds(user, texts | st.lists(content_parts, min_size=1, max_
 
 @st.composite
 def conversations(draw):
-    """Messages as a client writes them; all calls have results, in any order."""
-    # Vendors give JSON only where a message has the word.
+    """Draw messages as a client writes them; all calls have results, in any order."""
+    # Vendors produce JSON only if a message contains the word.
     messages = [{"role": "system", "content": "JSON: " + draw(texts)}, draw(user_messages)]
     for turn in range(draw(st.integers(0, 3))):
         spoken = draw(
@@ -150,13 +150,13 @@ fields = optional(
 
 
 def carried(request: Request) -> Request:
-    """Return the request without what the way to an upstream does not keep."""
+    """Return the request without what is lost on the way to an upstream."""
 
     def part(each):
         return replace(each, path="") if isinstance(each, Media) else each
 
     turns = tuple(replace(turn, parts=tuple(map(part, turn.parts))) for turn in request.turns)
-    # Without tools nothing is said of how they are called.
+    # Without tools the choice of tools is not sent.
     called = any(tool.kind != "hosted" for tool in request.tools)
     return replace(
         request,
@@ -185,7 +185,7 @@ calls = st.builds(ToolCall, st.just(""), names, arguments, st.booleans())
 
 @st.composite
 def choices(draw):
-    """Parts as this family can have them: one of each kind, then calls."""
+    """Draw parts in the order of this family: one of each kind, then calls."""
     kinds = [st.builds(Reasoning, texts), st.builds(Text, texts), st.builds(Refusal, texts)]
     parts = [draw(kind) for kind in kinds if draw(st.booleans())]
     for index, call in enumerate(draw(st.lists(calls, max_size=3))):
@@ -202,7 +202,7 @@ def test_answers(said):
 
 @st.composite
 def streams(draw):
-    """Draw events of a stream, with slots of calls that may be mixed."""
+    """Draw events of a stream, whose slots of calls may be interleaved."""
     events: list[Event] = []
     number = 0
     for kind in ("reasoning", "text", "refusal"):
@@ -226,7 +226,8 @@ def streams(draw):
 
 
 def together(events):
-    """Each slot with all of its text, in the order in which they were opened; the finishes."""
+    """Return each slot with its whole text, in the order in which they were opened, and the
+    finishes."""
     slots = {event.slot: [event, ""] for event in events if isinstance(event, Opened)}
     for event in events:
         if isinstance(event, Delta):

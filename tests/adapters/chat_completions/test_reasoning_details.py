@@ -1,4 +1,4 @@
-"""The details of reasoning, from an answer, whole or in pieces, to the next request."""
+"""Reasoning details, from an answer, whole or streamed, to the next request."""
 
 import json
 
@@ -55,7 +55,7 @@ def call_slot(number):
 
 
 def events_of(*chunks):
-    """The events, with details in place of their seals."""
+    """Return the events, with details instead of their seals."""
     return [
         (event.slot, details_of(event.opaque)) if isinstance(event, Sealed) else event
         for event in read(*chunks)
@@ -63,7 +63,7 @@ def events_of(*chunks):
 
 
 def sealed(events, listed):
-    """The events of a slot with details before its end."""
+    """Return the events of a slot with details before its end."""
     return [*events[:-1], (events[0].slot, listed), events[-1]]
 
 

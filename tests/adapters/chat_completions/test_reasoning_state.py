@@ -1,4 +1,4 @@
-"""Opaque reasoning on its way through a client, and out of what a vendor of its own gets."""
+"""Opaque reasoning: passed through a client, and removed from requests to native vendors."""
 
 import json
 
@@ -20,7 +20,7 @@ CALL, OTHER = ToolCall("c1", "f", "{}"), ToolCall("c2", "g", "{}")
 
 
 def brought_back(said):
-    """Return the assistant's turn of a history with this message."""
+    """Return the assistant's turn of a history that contains this message."""
     results = [calls.tool_result(call["id"]) for call in said.get("tool_calls", ())]
     return calls.decoded([*calls.HI, said, *results, *calls.HI]).turns[1].parts
 
@@ -39,7 +39,7 @@ SECOND = Reasoning("Two.", summary=True, opaque=OURS + "y")
     [
         (THOUGHT, Text("Look."), CALL),
         (THOUGHT, Text("Tea.")),
-        # thoughts between calls and behind the text stay where they are
+        # thoughts between calls and after the text keep their places
         (THOUGHT, Reasoning("", opaque=OURS + "x"), CALL, SECOND, OTHER),
         (Text("Look."), THOUGHT, CALL),
         (Reasoning("A.", opaque=OURS + "x"), Text("Tea."), HIDDEN),
@@ -62,7 +62,7 @@ def test_where_the_state_stands():
 def test_a_program_that_keeps_calls_alone_brings_the_state_without_its_text():
     said = calls.message(THOUGHT, CALL)
     assert brought_back(calls.assistant(tool_calls=said["tool_calls"])) == (HIDDEN, CALL)
-    said["reasoning_opaque"] = f"{OURS}/0:3"  # what comes twice is read once
+    said["reasoning_opaque"] = f"{OURS}/0:3"  # a repeated one is read once
     assert brought_back(said) == (THOUGHT, CALL)
 
 
@@ -91,7 +91,7 @@ def test_a_native_vendor_sees_nothing_of_it():
     assert cleaned(*calls.HI, marked, "odd") == [*calls.HI, TEA, "odd"]
     said = calls.message(Reasoning("", opaque=GOOGLES), CALL, HIDDEN, OTHER)
     assert cleaned(said)[0]["tool_calls"] == calls.message(CALL, OTHER)["tool_calls"]
-    # what is the vendor's own stays
+    # the vendor's own fields stay
     call, more = {"id": "c", "extra_content": {**NATIVE, "gw": "x"}}, {"extra_content": WITH_MORE}
     (left,) = cleaned({"tool_calls": [call, 5, more]})
     own = {"google": {"x": 1}}

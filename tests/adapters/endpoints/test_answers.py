@@ -1,4 +1,4 @@
-"""Answers of endpoints: whole, large, as events, as bytes; embeddings of the other form."""
+"""Answers of endpoints: whole, large, as events, as bytes; embeddings in the other form."""
 
 import base64
 import json

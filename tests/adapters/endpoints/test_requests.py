@@ -1,4 +1,4 @@
-"""What is read of requests of endpoints, and the edit of the model's name."""
+"""Reading of requests to endpoints, and the edit of the model's name."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Usage in answers of endpoints, by the examples of the vendors' documentation."""
+"""Usage in answers of endpoints, by examples in the vendors' documentation."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What requests of each family ask for, by their own fields."""
+"""Features that requests of each family ask for, by their fields."""
 
 import json
 
@@ -46,7 +46,8 @@ def asks_of(family, fields, job="generate"):
 
 
 def features(family, fields, job="generate"):
-    """Feature, path, word of all asks; a third mark for those that a translation may leave out."""
+    """Return feature and path of each ask; a third item marks those that a translation may leave
+    out."""
     return [
         (ask.feature, ask.path, *["droppable"] * ask.droppable)
         for ask in asks_of(family, fields, job).features
@@ -261,7 +262,7 @@ def test_other_models():
     assert asks_of(MESSAGES, fields).models == models
     assert [model.path for model in models[:2]] == ["tools[1].model", "fallbacks[0].model"]
     assert asks_of(MESSAGES, {"tools": [ADVISOR]}).models[0].uses == 5
-    # A count uses nothing, but its upstream must know the names.
+    # Counting uses none of them, but its upstream must know the names.
     assert asks_of(MESSAGES, fields, "count") == Asks(models=models)
 
 

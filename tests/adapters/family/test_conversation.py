@@ -1,4 +1,5 @@
-"""What names a conversation: the same in all its turns, another in another; no fault, no price."""
+"""Identity of a conversation: the same in all its turns, different from others; never a fault, at
+low cost."""
 
 import json
 

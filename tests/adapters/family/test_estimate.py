@@ -1,4 +1,4 @@
-"""Estimates against true counts, bounds for holds, and the weights of deltas."""
+"""Estimates compared to true counts, bounds for holds, and the weights of deltas."""
 
 import base64
 import json
@@ -9,7 +9,7 @@ import pytest
 from adapters.family import estimate
 from adapters.json.structure import at_once
 
-# Texts with the number of their tokens in the o200k vocabulary, counted with tiktoken.
+# Texts with their numbers of tokens in the o200k vocabulary, counted with tiktoken.
 COUNTED = {
     "english": (
         45,

@@ -1,4 +1,4 @@
-"""Errors as clients of each family get them: the rows of the protocol, one for each condition."""
+"""Errors in each family's form: the rows of the protocol, one for each condition."""
 
 import json
 

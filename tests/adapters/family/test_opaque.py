@@ -1,4 +1,4 @@
-"""Opaque state goes back to who made it, and nobody can forge where it is from."""
+"""Opaque state returns to its maker, and nobody can forge its origin."""
 
 import base64
 

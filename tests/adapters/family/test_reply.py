@@ -1,4 +1,5 @@
-"""Lists of models as vendors write them: what is called, what can answer, what is no list."""
+"""Lists of models as vendors write them: model names, which models can answer, what is not a
+list."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What requests name of what upstream accounts keep, and what answers hand out, by family."""
+"""Ids of stored objects: those that requests name, and those that answers contain, by family."""
 
 import json
 
@@ -29,7 +29,7 @@ def turn(**part):
 
 
 def at(path, value):
-    """The fields of a body in which a value stands at a path."""
+    """Return the fields of a body with a value at a path."""
     for name in reversed(path.replace("[0]", ".[0]").split(".")):
         value = [value] if name == "[0]" else {name: value}
     return value
@@ -142,7 +142,7 @@ UNNAMED = [
     (RESPONSES, {"previous_response_id": "", "conversation": ""}),
     (RESPONSES, {"input": "file_id", "tools": []}),
     (RESPONSES, {"tools": [{"type": [], "file_id": "f"}]}),
-    # what the history repeats of an answer
+    # parts of an answer repeated in the history
     (RESPONSES, {"input": [{"type": "reasoning", "id": "rs_1", "encrypted_content": "x"}]}),
     (RESPONSES, {"input": [{"type": "message", "id": "msg_1", "content": "Hello."}]}),
     (RESPONSES, {"input": [{"type": "code_interpreter_call", "code": "1", "container_id": "c"}]}),
@@ -201,7 +201,7 @@ def test_a_mark_across_two_slices(offset):
         (RESPONSES, {"conversation": {}}, "conversation.id"),
         (RESPONSES, {"conversation": {"id": 7}}, "conversation.id"),
         (GENERATE, {"cachedContent": 7}, "cachedContent"),
-        # the first one would be checked, the second one opened
+        # one might be checked and the other one used
         (RESPONSES, b'{"prompt":{"id":"a","id":"b"}}', "prompt.id"),
         (MESSAGES, b'{"messages":[{"content":[{"source":{"file_id":1,"file_id":"b"}}]}]}',
          "messages[0].file_id"),
@@ -261,7 +261,7 @@ EVENTS = [
 def test_what_an_event_hands_out(family, stored, event, made):
     operation = family.client.operations["generate"]
     tap, told = family.upstream.stream_tap("m", "m", False, operation), []
-    if family is CHAT:  # the way of nearly all events
+    if family is CHAT:  # the fast path of nearly all events
         tap.feed(b'data: {"choices":[{"delta":{"content":"x"}}]}\n\n')
     tap.on_issued, tap.stored = told.extend, stored
     name = event.get("type", "")

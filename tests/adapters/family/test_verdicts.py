@@ -1,4 +1,4 @@
-"""The verdicts on what requests ask for, at upstreams of each family."""
+"""Verdicts on requested features, at upstreams of each family."""
 
 from typing import get_args
 
@@ -73,7 +73,7 @@ def verdicts_of(family, traits):
 
 
 def changed(family, traits):
-    """The verdicts that differ from those for a model of which nothing is known."""
+    """Return the verdicts that differ from those for an unknown model."""
     verdicts, usual = verdicts_of(family, traits), verdicts_of(family, Traits())
     return {feature: verdict for feature, verdict in verdicts.items() if verdict != usual[feature]}
 

@@ -1,4 +1,4 @@
-"""Messages of upstreams lose our secrets and keep their sense."""
+"""Masking of upstream messages: they lose the gateway's secrets and keep their meaning."""
 
 import time
 

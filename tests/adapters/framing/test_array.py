@@ -130,14 +130,14 @@ def test_any_bytes_are_kept_and_cut_alike():
             pieces, splitter = split([data[:at], data[at:]], limit)
             assert b"".join(pieces) + splitter.rest == data
         if data.lstrip(b" \n\xef\xbb\xbf").startswith((b"[", b"{")):
-            # Behind the end bytes pass as they come; up to it every cut gives the same pieces.
+            # After the end, bytes pass as they come; up to it every cut gives the same elements.
             one, other = split([data])[0], split([bytes([byte]) for byte in data])[0]
             assert other[: len(one) - 1] == one[:-1]
 
 
 @pytest.mark.parametrize("unit", [b"x", b'\\"', b"\\\\", b"[]"])
 def test_the_work_does_not_grow_with_what_came_before(unit):
-    """Looking at all of a long element again with every piece of it would take minutes."""
+    """Scanning a long element from its start for each of its chunks would take minutes."""
     data = b'[{"a":"' + unit * (2_000_000 // len(unit)) + b'"}'
     began = time.process_time()
     assert pieces_of(data, 50, limit=10_000_000) == [data]

@@ -1,4 +1,4 @@
-"""Events that are like the last one: recognised by their bytes, and never another thing."""
+"""Recognition of events that repeat the last one: by their bytes, and never a wrong match."""
 
 import json
 import random
@@ -58,7 +58,7 @@ def test_the_places_before_and_behind_do_not_overlap():
 @pytest.mark.parametrize(
     ("event", "text"),
     [
-        (b'{"a":"x","b":"x"}', "x"),  # which of the two?
+        (b'{"a":"x","b":"x"}', "x"),  # ambiguous
         (b'{"x":1,"b":"\\u0078"}', "x"),  # the name of a field
         (b'{"x" : 1,"b":"\\u0078"}', "x"),
         (b'{"a":"caf\xc3\xa9"}', "caf\xe9"),

@@ -1,4 +1,4 @@
-"""Forms in any pieces: the places of their parts, and what is no form."""
+"""Forms in any chunks: the places of their parts, and what is not a form."""
 
 import itertools
 

@@ -10,7 +10,7 @@ from adapters.framing.sse import BEGIN_BYTES, BOM, begins_events, is_idle
 
 
 def joined(pieces):
-    """The pieces with those that hold no event, and follow each other, in one."""
+    """Return the pieces, with adjacent ones that contain no event joined."""
     runs = itertools.groupby(pieces, key=lambda piece: type(piece) is sse.IdlePiece)
     return [piece for idle, run in runs for piece in ([b"".join(run)] if idle else run)]
 
@@ -86,7 +86,7 @@ def test_what_stands_between_events_is_one_piece(end, idle):
 @pytest.mark.parametrize(("more", "kind"), [(0, bytes), (1, sse.RawPiece)])
 @pytest.mark.parametrize("item", [b"data: a\n", b"{}"])
 def test_an_event_of_too_many_items_is_not_read(item, more, kind):
-    lines = item.count(b"\n")  # the blank line is one, too
+    lines = item.count(b"\n")  # the blank line counts too
     event = item * (sse.MAX_EVENT_ITEMS + more - lines) + b"\n" * (2 - lines)
     for size in (1 << 16, 1 << 20):
         chunks = [event[at : at + size] for at in range(0, len(event), size)]

@@ -1,4 +1,4 @@
-"""How these tests ask the codecs of the family."""
+"""Helpers for tests of this family's codecs."""
 
 import json
 from pathlib import Path
@@ -21,39 +21,39 @@ USER = {"role": "user", "parts": [{"text": "Is tea ready?"}]}
 
 
 def inline(mime: str, data: str = "AAAA", **more) -> dict:
-    """A part with media."""
+    """Return a part with media."""
     return {"inlineData": {"mimeType": mime, "data": data, **more}}
 
 
 def called(call_id: str, name: str = "f", **args) -> dict:
-    """A part with a call."""
+    """Return a part with a call."""
     return {"functionCall": {"id": call_id, "name": name, "args": args}}
 
 
 def decoded(body: dict | None = None, stream: bool = False, **fields) -> Request:
-    """A client's body in the hub's words; ``fields`` beside one word of the user."""
+    """Return a client's body, decoded; ``fields`` are added to a single text of the user."""
     whole = body if body is not None else {"contents": [USER], **fields}
     return at_once(CODECS.client.decode_request(top_level(json.dumps(whole).encode()), stream, "m"))
 
 
 def target(model: str = "gemini-3-flash", **traits) -> Target:
-    """A model of the vendor's, with the traits that its table has and these."""
+    """Return a model of the vendor, with the traits of its table and these."""
     return Target("gemini", model, traits_of("gemini", FAMILY, model, traits or None))
 
 
 def encoded(request: Request, model: str = "gemini-3-flash", count: bool = False, **traits):
-    """What is sent for a request: the body, decoded, and the rest."""
+    """Return what is sent for a request: the body, decoded, and the rest."""
     made = at_once(CODECS.upstream.encode_request(request, target(model, **traits), count))
     return json.loads(made.body), made
 
 
 def config_of(request: Request, model: str = "gemini-3-flash", **traits) -> dict:
-    """The generationConfig that is sent for a request."""
+    """Return the generationConfig that is sent for a request."""
     return encoded(request, model, **traits)[0].get("generationConfig", {})
 
 
 def chunks_of(stream: bytes) -> list[dict]:
-    """The decoded chunks of a stream of events, which has nothing else."""
+    """Return the decoded chunks of a stream of events; check that it contains nothing else."""
     splitter = EventSplitter(1 << 20)
     events = splitter.feed(stream)
     assert splitter.empty

@@ -1,6 +1,5 @@
 """Requests of generate-content: the fields that are read, edits, paths, headers; errors, lists of
-models.
-"""
+models."""
 
 import json
 

@@ -126,7 +126,7 @@ def call(name="f", **fields):
 
 
 def slot(number, kind, *said, choice=0, **fields):
-    """The events of a slot: texts, and others as they are."""
+    """Return the events of a slot: texts become deltas, other items stay unchanged."""
     opened = Opened(number, kind, choice, **fields)
     inner = [Delta(number, each) if isinstance(each, str) else each for each in said]
     return [opened, *inner, Closed(number)]

@@ -1,4 +1,4 @@
-"""Requests of generate-content clients in the hub's words."""
+"""Decoding of requests of generate-content clients."""
 
 import base64
 import json

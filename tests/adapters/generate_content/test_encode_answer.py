@@ -136,7 +136,7 @@ OTHER = Citation("https://b.example")
 
 
 def grounding(*places):
-    """The sources A and OTHER, and the bytes that the first one stands for."""
+    """Return the sources A and OTHER, and the byte range that the first one supports."""
     return {
         "groundingChunks": [
             {"web": {"uri": "https://a.example", "title": "A"}},
@@ -170,7 +170,7 @@ def written(*events, usage=USAGE, context=CONTEXT):
 
 
 def parts_of(*events):
-    """The parts of each chunk but the last, and the last candidate."""
+    """Return the parts of each chunk but the last, and the last candidate."""
     *chunks, last = chunks_of(written(*events))
     assert all(chunk == {**chunk, **BASE} for chunk in chunks)
     return [chunk["candidates"][0]["content"]["parts"] for chunk in chunks], last["candidates"][0]

@@ -25,7 +25,7 @@ from tests.adapters.generate_content.calls import called, config_of, encoded, in
 CODECS = CODECS_BY_FAMILY["generate_content"]
 
 ASK = Turn("user", (Text("Is tea ready?"),))
-OLD = "gemini-2.5-flash"  # does not sign its calls
+OLD = "gemini-2.5-flash"  # this model does not sign its calls
 
 
 def request(*turns, **fields):
@@ -57,7 +57,7 @@ def answered(n, name="f", **response):
 
 
 def declared(body):
-    """The functions that a body declares."""
+    """Return the functions that a body declares."""
     (tool,) = body["tools"]
     return tool["functionDeclarations"]
 

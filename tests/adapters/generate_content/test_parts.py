@@ -1,6 +1,4 @@
-"""State of other families on its way through clients, and its removal; calls and the results that
-answer them.
-"""
+"""State of other families passed through clients, and its removal; calls and their results."""
 
 import base64
 import json

@@ -302,7 +302,7 @@ KNOWN = {
 
 
 def check_strictly(schema):
-    """What the vendor refuses."""
+    """Check a schema for everything that the vendor refuses."""
     assert set(schema) <= KNOWN
     kind = schema.get("type")
     assert kind in (None, "STRING", "NUMBER", "INTEGER", "BOOLEAN", "ARRAY", "OBJECT")

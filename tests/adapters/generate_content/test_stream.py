@@ -1,4 +1,4 @@
-"""Streams of the generate-content family: what vendors really send, and what is edited."""
+"""Streams of the generate-content family: what vendors really send, and the edits."""
 
 import json
 
@@ -82,7 +82,7 @@ def test_of_every_number_the_last_one_counts(operation):
     tap.feed(framed([HELLO, chunk(finish="STOP", usageMetadata=last)], operation)[1])
     assert tap.usage == Usage(12, 7, 5, reasoning_tokens=4)
     assert tap.reported == {**last, "candidatesTokenCount": 7, "thoughtsTokenCount": 4}
-    # A last chunk of usage only, behind the finish.
+    # A last chunk with only usage, after the finish.
     tap.feed(framed([HELLO, said(usageMetadata=usage(17, 20))], operation)[1])
     assert tap.usage == Usage(12, 20, 5, reasoning_tokens=4) and tap.finished
 
@@ -115,7 +115,7 @@ def test_usage_that_cannot_be_read_is_left_out():
     ],
 )
 def test_output_is_counted(part, units, operation):
-    """In the first chunk, in a plain one, and in an odd form."""
+    """In the first chunk, in a later one, and in an unusual form."""
     for chunks in ([chunk(part)], [chunk(), chunk(part)], [chunk(), chunk(part, index=0)]):
         tap, sent = tap_after(*chunks, operation=operation)
         assert tap.output_units == units and sent == framed(chunks, operation)
@@ -124,7 +124,7 @@ def test_output_is_counted(part, units, operation):
 
 
 def ended(tap, *chunks):
-    """Whether the stream is finished behind these chunks."""
+    """Return True if the stream is finished after these chunks."""
     for event in framed(chunks, EVENTS):
         tap.feed(event)
     assert tap.whole == tap.finished

@@ -32,7 +32,7 @@ def usage_of(**fields):
         ({"toolUsePromptTokenCount": MAX_TOKENS}, Usage(MAX_TOKENS, 5)),
         ({"cachedContentTokenCount": -1, "thoughtsTokenCount": True}, Usage(10, 5)),
         ({"cachedContentTokenCount": "3", "thoughtsTokenCount": None}, Usage(10, 5)),
-        # What is zero may be left out, so the total decides.
+        # Zeros may be left out, so the total decides.
         ({"candidatesTokenCount": None, "totalTokenCount": 10}, Usage(10, 0)),
         ({"candidatesTokenCount": None, "totalTokenCount": 3}, Usage(10, 0)),
         (

@@ -1,4 +1,4 @@
-"""JSON of all shapes that cost more to read than to send, and what large requests really hold."""
+"""JSON of all shapes that cost more to read than to send, and the shapes of real large requests."""
 
 import base64
 import json
@@ -9,7 +9,7 @@ BEGIN, END = b'{"model":"m","messages":[', b"]}"
 
 
 def filled(piece, size, begin=BEGIN, end=END):
-    """A request of about `size` bytes, filled with the same piece."""
+    """Return a request of about `size` bytes, filled with repetitions of a piece."""
     return begin + piece * ((size - len(begin) - len(end)) // len(piece)) + end
 
 
@@ -17,7 +17,7 @@ def string_of(piece, size):
     return filled(piece, size, BEGIN + b'"', b'"' + END)
 
 
-# Bodies of about so many bytes that are slow to read.
+# Bodies of about this size that are slow to read.
 ODD_BODIES = {
     "objects": lambda size: filled(b"{},", size, end=b"{}" + END),
     "arrays": lambda size: filled(b"[],", size, end=b"[]" + END),
@@ -53,13 +53,13 @@ ODD_BODIES = {
 
 
 def odd_bodies(size):
-    """(name, body) of all."""
+    """Yield (name, body) of all."""
     for name, made in ODD_BODIES.items():
         yield name, made(size)
 
 
 def large_requests():
-    """(name, body): as large as clients make them."""
+    """Yield (name, body) as large as real clients make them."""
     image = base64.b64encode(b"\x89PNG\r\n\x1a\n" + random.Random(1).randbytes(22_500_000)).decode()
     part = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{image}"}}
     yield "image of 30 MB", [{"role": "user", "content": [part]}], []
@@ -81,8 +81,8 @@ def encoded(messages, tools):
 
 
 def longest_step_s(make_steps, ends=(), runs=3, enough_s=0.0):
-    """CPU of the thread in the longest step, of the best of some runs: a step that the machine
-    slowed down once is no long step. A run without a step above ``enough_s`` is the last one."""
+    """Return the thread's CPU time in the longest step, the best of several runs, because other
+    load can slow down a step. A run without a step above ``enough_s`` is the last one."""
     longest = []
     for _ in range(runs):
         steps, durations_s = make_steps(), []

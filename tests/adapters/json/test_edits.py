@@ -1,4 +1,4 @@
-"""Edits of a body by paths: what they change, and that every other byte stays."""
+"""Edits of a body by paths: the changes, and that every other byte stays."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from adapters.json.jsonio import top_level
 from store.values.channel_fields import body_edits
 
 BODY = b'{ "a" : 1,"tools":[{"name":"x","defer":true}, {"name":"y"}],\n"o": {"p":null,"q":{"r":2}}}'
-TIGHT = BODY.replace(b"}, {", b"},{")  # of an array that is edited the blanks go
+TIGHT = BODY.replace(b"}, {", b"},{")  # an edited array loses its blanks
 
 
 @pytest.mark.parametrize(

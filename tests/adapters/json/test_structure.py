@@ -1,4 +1,5 @@
-"""Counting and finding in slices says the same as reading at one go, wherever the slices end."""
+"""Counting and searching in slices gives the same result as all at once, wherever the slices
+end."""
 
 import json
 import random
@@ -62,7 +63,7 @@ def test_values_are_counted_wherever_slices_end(small_slices, monkeypatch):
     monkeypatch.setattr(structure, "_COUNTED_AT_ONCE_BYTES", 64)
     for fields, text in random_objects(300):
         body, count = text.encode(), values_in(fields)
-        # An empty object or array counts for one that it does not hold.
+        # An empty object or array counts as one value more than it contains.
         assert not at_once(has_more_values(body, 2 * count + 1))
         assert at_once(has_more_values(body, count - 1)) or count < 2
 
@@ -81,7 +82,7 @@ def test_empty_objects():
 
 
 def test_no_step_is_long():
-    """In CPU time of the thread, which the machine's load does not change."""
+    """In CPU time of the thread, which the machine's load does not affect."""
     for name, body in odd_bodies(4 << 20):
         for steps in (
             lambda body=body: has_more_values(body, MAX_VALUES),

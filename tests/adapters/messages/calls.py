@@ -39,18 +39,18 @@ def text(words: object, **fields: object) -> dict[str, Any]:
 
 
 def decoded(messages: object = None, stream: bool = False, **fields: object) -> Request:
-    """Return a client's request as the hub has it."""
+    """Return a client's request, decoded."""
     body = {"model": "m", "max_tokens": 100, "messages": HELLO if messages is None else messages}
     return at_once(CODECS.client.decode_request(top_level(dumps(body | fields)), stream, None))
 
 
 def refused(messages: object = None, **fields: object) -> tuple[Condition, str | None]:
-    """Return how a client's request is refused, and for which field."""
+    """Return the condition and the field of the refusal of a client's request."""
     return refusal_of(decoded, messages, **fields)
 
 
 def asking(*turns: Turn, **fields: Any) -> Request:
-    """Return a request of the hub; without turns it says hello."""
+    """Return a decoded request; without turns it says hello."""
     turns = turns or (Turn("user", (Text("Is tea ready?"),)),)
     return Request("chat_completions", False, turns, **fields)
 
@@ -58,7 +58,7 @@ def asking(*turns: Turn, **fields: Any) -> Request:
 def sent(
     request: Request, count: bool = False, limit: int | None = None, **traits: Any
 ) -> tuple[dict[str, Any], Encoded]:
-    """Return the body for an upstream, and what its answer is read with."""
+    """Return the body for an upstream, and what is needed to read its answer."""
     traits = {"auto_cache": False, "thinking": "budget"} | traits
     target = Target("anthropic", "claude", Traits(**traits), limit)
     made = at_once(CODECS.upstream.encode_request(request, target, count))
@@ -71,7 +71,7 @@ def events_of(stream: bytes) -> list[Event]:
 
 
 def events_read(data: Iterable[tuple[str | None, dict[str, Any]]]) -> list[Event]:
-    """Return the events of names and data, and of the end behind them."""
+    """Return the events of these names and data, and of the stream's end."""
     decoder = CODECS.upstream.open_decoder()
     events = [event for name, fields in data for event in decoder.read(name, fields)]
     return events + decoder.end()

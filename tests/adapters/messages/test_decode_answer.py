@@ -57,7 +57,7 @@ def test_blocks():
             text("a", citations=[cited]),
             text(""),
             {"type": "tool_use", "id": "t", "name": "n", "input": {"ü": [1.5, None]}},
-            # odd ones are read as far as they go
+            # odd ones are read as far as possible
             *(7, {}, {"type": []}, text(7), {"type": "thinking"}),
             {"type": "redacted_thinking", "data": 7},
             {"type": "tool_use", "id": 7, "name": None, "input": "x"},
@@ -111,7 +111,7 @@ def test_what_is_no_answer(body):
 
 
 def events(*data):
-    """Return what a decoder makes of events, and of the end behind them."""
+    """Return what a decoder makes of these events and of the stream's end."""
     return events_read((None, fields) for fields in data)
 
 

@@ -117,7 +117,7 @@ def test_an_answer_of_nothing_and_a_count():
 
 
 def read_by_sdk(stream):
-    """Return the message that the official SDK makes of a stream."""
+    """Return the message that the official SDK accumulates from a stream."""
 
     def reply(request):
         headers = {"content-type": "text/event-stream"}
@@ -133,7 +133,8 @@ def read_by_sdk(stream):
 
 
 def check_shape(stream):
-    """Return what is in each block, which are numbered without gaps and come one at a time."""
+    """Return each block's content; check that blocks are numbered without gaps and come one at a
+    time."""
     blocks, is_open, kinds = [], False, []
     for name, fields in frames(stream):
         kind = fields["type"]
@@ -327,7 +328,8 @@ def test_a_repeated_delta_is_the_delta():
 
 @st.composite
 def interleaved(draw):
-    """Draw events of slots that are open together, and what the slots have said in all."""
+    """Draw events of slots that are open at the same time, and the complete content of the
+    slots."""
     kinds = draw(st.lists(st.sampled_from(["text", "reasoning", "call"]), min_size=1, max_size=6))
     texts, queues = [], {}
     for number, kind in enumerate(kinds):

@@ -123,7 +123,7 @@ def test_function_tools():
         {"name": "b", "input_schema": ARGUMENTS, "cache_control": MARK | {"ttl": "5m"}},
     ]
     assert made.names == {} and "tool_choice" not in body
-    bare = Tool("function", "c", strict=True)  # its arguments may be any
+    bare = Tool("function", "c", strict=True)  # accepts any arguments
     body, _ = sent(asking(tools=(strict, bare)), strict_tools=True)
     assert body["tools"][0]["strict"] is True and "strict" not in body["tools"][1]
     assert body["tools"][0]["input_schema"] == ARGUMENTS | {"additionalProperties": False}
@@ -245,7 +245,7 @@ TIDE = Tool("function", "tide")
 
 
 def thinking_sent(requested, limit=None, bound=None, **traits):
-    """Return the fields ``thinking`` and ``output_config``, the bound, and what was dropped."""
+    """Return the fields ``thinking`` and ``output_config``, the bound, and the dropped features."""
     request = asking(thinking=requested, max_output_tokens=bound)
     body, made = sent(request, limit=limit, **traits)
     return body.get("thinking"), body.get("output_config"), body["max_tokens"], made.dropped
@@ -282,7 +282,7 @@ def test_models_that_think_by_effort(thinking, sent_thinking, effort):
         (Thinking("xhigh"), 64000, None, 32768, 64000),
         (Thinking("max"), 20000, None, 18976, 20000),
         (Thinking(budget_tokens=10), None, None, 1024, 8192),
-        # the bound of nobody is raised, that of a client as far as the model is known to allow
+        # a default bound is raised, a client's bound only as far as the model's known limit
         (Thinking("high"), None, None, 16384, 16384 + 8192),
         (Thinking("high"), 32000, 3000, 16384, 19384),
         (Thinking("high"), 17000, 3000, 15976, 17000),
@@ -302,12 +302,12 @@ OFF_EFFORTS = {"thinking": "adaptive", "efforts": ("off", "low")}
 @pytest.mark.parametrize(
     ("thinking", "bound", "traits", "found"),
     [
-        # a bound that leaves no room for thinking
+        # a bound too small for thinking
         (HIGH, 321, {}, (None, None, 321, ("reasoning",))),
         (Thinking("auto"), None, {}, (None, None, 8192, ("reasoning",))),
         (HIGH, None, {"thinking": "none"}, (None, None, 8192, ("reasoning",))),
         (HIGH, None, {"thinking": "effort"}, (None, {"effort": "high"}, 8192, ())),
-        # a model that thinks unasked
+        # a model that thinks by default
         (OFF, None, OFF_EFFORTS, ({"type": "disabled"}, None, 8192, ())),
     ],
 )
@@ -324,7 +324,7 @@ def test_a_forced_tool_excludes_a_budget():
 
 
 def running(*thoughts, text=()):
-    """A round of two calls; the thoughts stand before the first."""
+    """Return a round of two calls; the thoughts come before the first one."""
     return (
         Turn("user", (Text("a"),)),
         Turn("assistant", (*thoughts, ToolCall("1", "tide", "{}"))),
@@ -346,13 +346,13 @@ KEPT = Reasoning("hm", opaque=sealed_thought("hm", "s"))
         (running(text=(Text("hurry"),))[:3], False),
         ((*running()[:-1], Turn("system", (Text("x"),)), running()[-1]), False),
         ((*running(), Turn("assistant", (Text("b"),)), Turn("user", (Text("c"),))), True),
-        ((*running()[:2], Turn("user", (Text("stop"),))), False),  # gets a result
+        ((*running()[:2], Turn("user", (Text("stop"),))), False),  # the missing result is added
     ],
 )
 def test_a_round_of_tools_that_has_lost_its_thoughts_ends_thinking_by_a_budget(turns, thinks):
     request = asking(*turns, thinking=Thinking("high"), tools=(TIDE,))
     assert ("thinking" in sent(request)[0]) is thinks
-    # switching would cost the cache, and these models may have thought nothing
+    # switching thinking off would lose the cache, and these models may not have thought
     assert "thinking" in sent(request, thinking="adaptive")[0]
 
 
@@ -371,7 +371,7 @@ TALK = (
 
 
 def marked(body):
-    """Where marks stand."""
+    """Return the places of cache marks."""
     places = [("tools", body.get("tools", ())), ("system", body.get("system", ()))]
     places += [(f"messages[{at}]", each["content"]) for at, each in enumerate(body["messages"])]
     return [

@@ -271,7 +271,7 @@ def test_text_documents_are_texts_for_models_that_read_none():
         (Media("image", "image/tiff", data="AAAA", path="p"), Condition.UNSUPPORTED),
         (Media("file", "application/zip", data="AAAA", path="p"), Condition.UNSUPPORTED),
         (Media("file", "", data="AAAA", path="p"), Condition.UNSUPPORTED),
-        # a text that is none
+        # not valid text
         (Media("file", "text/plain", data="/////w==", path="p"), Condition.INVALID_FIELD),
     ],
 )

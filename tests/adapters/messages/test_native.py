@@ -1,4 +1,4 @@
-"""Calls of clients of messages at a vendor of messages: what is read and edited, answers, usage,
+"""Calls of messages clients at a vendor of messages: fields read and edited, answers, usage,
 streams, errors, lists of models, heartbeats."""
 
 import json
@@ -272,7 +272,7 @@ def compaction(tokens):
             },
             Usage(10, 5, 0, 3, 4),
         ),
-        # The total counts when the split does not add up.
+        # The total counts if the split does not add up.
         (
             {
                 "cache_creation_input_tokens": 7,
@@ -476,7 +476,7 @@ def test_errors(bad, condition):
 
 def test_a_stream_begins_with_its_start():
     odd = b'data: {"x":1}\n\n'
-    tap, sent = tap_after(start(), odd)  # an event without a type passes after the first
+    tap, sent = tap_after(start(), odd)  # an event without a type passes if it is not the first
     assert sent[1] == odd and tap.fault is None
     for first in (odd, STOP):
         tap, sent = tap_after(first)

@@ -1,6 +1,5 @@
 """Parts of content blocks: call ids, arguments, citations, thoughts, and the removal of foreign
-ones.
-"""
+ones."""
 
 import json
 import re
@@ -46,7 +45,7 @@ def test_only_sources_on_the_web_come_back():
     assert parts.decode_citations("x") == ()
 
 
-ANY = st.text(st.characters())  # also halves of characters, which vendors have sent
+ANY = st.text(st.characters())  # includes lone surrogates, which vendors have sent
 
 
 @given(ANY, ANY)
@@ -99,7 +98,7 @@ def test_thoughts_and_sources_of_others_are_taken_out():
     found = cleaned(HELLO, assistant(OURS, HIDDEN, THEIRS, A, *cited), assistant(OURS), HELLO)
     left = assistant(THEIRS, A, text("a", citations=[theirs]), A)
     assert found["messages"] == [HELLO, left, HELLO]
-    odd = [7, "gw1.", {"content": "gw1."}, assistant("gw1.", 7)]  # is left to the vendor
+    odd = [7, "gw1.", {"content": "gw1."}, assistant("gw1.", 7)]  # passed to the vendor unchanged
     assert cleaned(*odd)["messages"] == odd
 
 

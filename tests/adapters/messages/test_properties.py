@@ -1,4 +1,4 @@
-"""The codecs of messages against random requests and streams: what the hub carries comes back."""
+"""The codecs of messages with random requests and streams: decoding returns what was encoded."""
 
 import json
 
@@ -24,7 +24,8 @@ from tests.adapters.messages.calls import CONTEXT, WIRE, events_of, sent, writte
 
 CODECS = CODECS_BY_FAMILY["messages"]
 
-# A translation of the family to itself, which the registry does not have: streams must be equal.
+# A translation of the family to itself, which the registry does not have, so that streams must be
+# equal.
 SELF = Translator(FAMILIES["messages"], CODECS.client, CODECS.upstream)
 ORIGIN = Origin("messages", "mark", b"k" * 32, "user")
 
@@ -47,7 +48,7 @@ SAID = st.lists(WORDS.map(Text), min_size=1, max_size=3)
 
 @st.composite
 def conversations(draw, ids=NAMES):
-    """Turns as they should be: the user first, each call with its result."""
+    """Draw valid turns: the user first, each call with its result."""
     turns = [Turn("user", tuple(draw(SAID)))]
     used: set[str] = set()
     for _ in range(draw(st.integers(0, 3))):
@@ -89,7 +90,7 @@ def requests(draw):
 
 
 def plain(request):
-    """Return a request without what says where things stood, calls compared by value."""
+    """Return a request without the paths of its parts, with calls compared by value."""
 
     def part(each):
         if isinstance(each, Media):
@@ -106,24 +107,24 @@ def plain(request):
 @given(requests())
 @settings(max_examples=120, deadline=None)
 def test_a_request_comes_back(request):
-    if request.thinking is not None:  # a round of tools without thoughts would turn it off
+    if request.thinking is not None:  # a round of tools without thoughts would switch thinking off
         request = replace(request, turns=request.turns[:1])
     body, _ = sent(request, thinking="adaptive")
     again = at_once(CODECS.client.decode_request(top_level(dumps(body)), request.stream, None))
-    if not request.tools:  # those that are declared for calls of the history
+    if not request.tools:  # without tools, functions are declared for calls of the history
         again = replace(again, tools=(), choice=None)
     assert plain(again) == plain(request)
 
 
 @st.composite
 def streams(draw):
-    """Events of slots one after the other, as a messages vendor sends them."""
+    """Draw events of slots one after the other, as a messages vendor sends them."""
     events = []
     for number, kind in enumerate(draw(st.lists(st.sampled_from(["text", "reasoning", "call"])))):
         pieces = draw(st.lists(st.text(min_size=1, max_size=5), max_size=4))
         if kind == "call":
             events += slot(number, kind, '{"a":', "1}", id=f"c{number}", name="n")
-        elif kind == "reasoning":  # one without words is not shown where it is the last
+        elif kind == "reasoning":  # an empty one at the end is not shown
             events += slot(number, kind, *(pieces or ["hm"]), seal="c2ln")
         else:
             events += slot(number, kind, *pieces)
@@ -132,7 +133,8 @@ def streams(draw):
 
 
 def unsealed(events):
-    """The decoder gives a thought with its signature, the encoder is given what stands for both."""
+    """Return the events with plain signatures: the decoder returns a thought with its signature,
+    the encoder takes the wrapped form of both."""
     return [
         Sealed(event.slot, thought_of(event.opaque)["signature"])
         if isinstance(event, Sealed)
@@ -163,7 +165,7 @@ def test_repeated_thoughts_are_sealed_whole():
     )
     repeated = [*events[:at], *[events[at]] * 5, *events[at + 1 :]]
     out = b"".join([*(fed(bridge, event) for event in repeated), bridge.close()])
-    # what the client gets is wrapped, and holds all five pieces and the last
+    # the client gets the wrapped form, which contains all five deltas and the last one
     (sealed,) = unsealed(event for event in events_of(out) if isinstance(event, Sealed))
     opened = begun(Turn("assistant", (Reasoning("", opaque=sealed.opaque),)))
     (message,) = [m for m in json.loads(opened.body)["messages"] if m["role"] == "assistant"]

@@ -1,4 +1,4 @@
-"""What the tests of this folder do again and again: requests and streams through the codec."""
+"""Helpers for the tests of this folder: requests and streams through the codec."""
 
 import json
 from collections.abc import Iterable
@@ -24,20 +24,21 @@ USAGE = Usage(10, 5, 3, 2, 1, 4)
 
 
 def decoded(input_: object = "Is tea ready?", stream: bool = False, **fields: object) -> Request:
-    """A client's request in the hub's words."""
+    """Return a client's request, decoded."""
     body = dumps({"model": "m", "input": input_, **fields})
     return at_once(CODECS.client.decode_request(top_level(body), stream, None))
 
 
 def refusal(input_: object = "?", **fields: object) -> tuple[str, str | None]:
-    """The condition and the param of the fault that refuses a client's request."""
+    """Return the condition and param of the fault that refuses a client's request."""
     with pytest.raises(Fault) as caught:
         decoded(input_, **fields)
     return caught.value.condition.value, caught.value.param
 
 
 def encoded(request: Request, count: bool = False, **traits: object) -> tuple[dict, Encoded]:
-    """The body for an upstream, and what its answer is read with; OpenAI unless told otherwise."""
+    """Return the body for an upstream, and what is needed to read its answer; for OpenAI by
+    default."""
     target = Target("openai", "up", Traits(**{**OPENAI, **traits}))
     made = at_once(CODECS.upstream.encode_request(request, target, count))
     return json.loads(made.body), made
@@ -52,13 +53,13 @@ def assistant(*parts: Part) -> Turn:
 
 
 def written(events: Iterable[Event], usage: Usage = USAGE) -> bytes:
-    """The whole stream of events for a client."""
+    """Return the whole stream of events for a client."""
     encoder = CODECS.client.open_encoder(CONTEXT)
     return b"".join([encoder.begin(), *map(encoder.write, events), encoder.end(usage)])
 
 
 def frames(stream: bytes) -> list[dict]:
-    """The data of the events of a stream, each with the name that it says itself."""
+    """Return the data of a stream's events, checking that each has its event's name."""
     found = []
     for frame in stream.decode().split("\n\n")[:-1]:
         name, data = frame.split("\n")
@@ -69,7 +70,7 @@ def frames(stream: bytes) -> list[dict]:
 
 
 def read(stream: bytes) -> list[Event]:
-    """The events of an upstream's stream."""
+    """Return the events of an upstream's stream."""
     decoder = CODECS.upstream.open_decoder()
     found: list[Event] = []
     for frame in stream.decode().split("\n\n"):

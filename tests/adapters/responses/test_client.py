@@ -1,5 +1,5 @@
-"""The client's side of the family: reading and editing requests, paths, headers, the last events of
-streams that failed."""
+"""The client's side of the family: reading and editing requests, paths, headers, the last events
+of failed streams."""
 
 import json
 

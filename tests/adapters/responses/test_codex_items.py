@@ -1,5 +1,5 @@
-"""Items of Codex that are no messages: tools that come with the conversation, its search for tools,
-what agents write to each other, items that nobody knows."""
+"""Items of Codex other than messages: tools in the conversation, its search for tools, messages
+between agents, unknown items."""
 
 import json
 

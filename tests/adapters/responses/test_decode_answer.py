@@ -1,4 +1,4 @@
-"""Answers of upstreams in the hub's words, whole and streamed, whatever a vendor leaves out."""
+"""Decoding of upstreams' answers, whole and streamed, whatever a vendor omits."""
 
 import pathlib
 
@@ -27,7 +27,7 @@ def events_of(*said):
 
 
 def spoken(events):
-    """What was said in each slot: kind, name, text."""
+    """Return the content of each slot: kind, name, text."""
     texts = {}
     for event in events:
         if isinstance(event, Opened):
@@ -66,7 +66,7 @@ BEGUN = {**CALL, "arguments": ""}
         [("content_part.done", {"part": text("Tea")})],
         [("output_item.done", message(text("Tea")))],
         [completed(TEA)],
-        # all of it, as it should be
+        # complete and regular
         [
             ("output_item.added", message(id="m")),
             ("content_part.added", M),
@@ -84,7 +84,7 @@ BEGUN = {**CALL, "arguments": ""}
             ("output_item.done", {"item": {"type": "message", "content": [text("Tea")]}}),
             completed(TEA),
         ],
-        # ids alone, another in the last event
+        # only ids, with another one in the last event
         [
             ("output_text.delta", {"item_id": "m", "delta": "Tea"}),
             completed(message(text("Tea"), id="n")),
@@ -112,7 +112,7 @@ def test_a_text_is_taken_once_wherever_it_is_said(said):
             ("output_item.done", item("function_call", **CALL)),
             ("function_call_arguments.delta", {"output_index": 0, "delta": "late"}),
         ],
-        # its name comes with the whole item
+        # its name comes only with the whole item
         [
             ("output_item.added", item("function_call")),
             ("function_call_arguments.delta", {"output_index": 0, "delta": '{"a":1}'}),

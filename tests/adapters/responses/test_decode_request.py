@@ -1,4 +1,4 @@
-"""Clients' requests in the hub's words: settings, tools and which of them must be called."""
+"""Decoding of clients' requests: settings, tools and the choice among them."""
 
 import pytest
 

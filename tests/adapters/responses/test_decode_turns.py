@@ -1,4 +1,4 @@
-"""Items of the input become turns, with their parts: texts, images, documents, recordings."""
+"""Decoding of input items into turns and their parts: texts, images, documents, recordings."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""Answers for clients, whole and event by event, and as the official SDK reads them."""
+"""Answers for clients, whole and event by event, checked with the official SDK."""
 
 import json
 from collections.abc import Iterable
@@ -46,7 +46,7 @@ EVERYTHING: list[Event] = [
 
 
 def said_by_sdk(stream: bytes) -> openai.types.responses.Response:
-    """What the official SDK makes of a stream; it must raise nothing."""
+    """Return the response that the official SDK reads from a stream; it must not raise."""
 
     def answer(request: httpx2.Request) -> httpx2.Response:
         return httpx2.Response(200, headers={"content-type": "text/event-stream"}, content=stream)

@@ -1,4 +1,4 @@
-"""Requests for upstreams: the fields of the body, tools, and names that upstreams do not take."""
+"""Requests for upstreams: the fields of the body, tools, and names that upstreams do not accept."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Encrypted reasoning as one text, and its removal from bodies that others have made."""
+"""Encrypted reasoning as one text, and its removal from bodies of other makers."""
 
 import json
 

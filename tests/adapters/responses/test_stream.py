@@ -1,5 +1,4 @@
-"""Streams of the responses family: what vendors really send, what is edited, how one ends that
-failed."""
+"""Streams of the responses family: what vendors really send, the edits, the end of a failed one."""
 
 import json
 
@@ -70,7 +69,7 @@ def test_an_end_without_usage(usage):
     assert tap.whole and tap.usage is None and tap.output_units == 4
     tap, sent = tap_after(CREATED, event("response.incomplete"))
     assert tap.whole and tap.usage is None and tap.reported is None and sent[1] is not None
-    zeros = {"input_tokens": 0, "output_tokens": 0}  # are no report in the beginning
+    zeros = {"input_tokens": 0, "output_tokens": 0}  # at the start these do not count as a report
     tap, _ = tap_after(response_event("created", usage=zeros))
     assert tap.usage is None and tap.reported is None
 
@@ -107,12 +106,12 @@ def test_deltas_are_counted(one, units):
 
 
 def test_what_says_more_is_the_estimate():
-    """Deltas and whole items are two reports of one output, not to be added."""
+    """Deltas and whole items report the same output; the larger one counts, not their sum."""
     tap, _ = tap_after(CREATED, delta("x" * 16), delta("x" * 16))
     assert tap.output_units == 8
     tap.feed(item_done("x" * 32))
     assert tap.output_units == 8
-    tap.feed(item_done("x" * 16))  # came without deltas
+    tap.feed(item_done("x" * 16))  # an item without deltas
     assert tap.output_units == 12
     output = [{"type": "function_call", "arguments": "x" * 80}]
     tap.feed(response_event("incomplete", output=output))

@@ -1,4 +1,4 @@
-"""Answers of upstreams: usage, errors, odd bodies, counts, stored things, samples."""
+"""Answers of upstreams: usage, errors, odd bodies, counts, stored objects, samples."""
 
 import json
 import pathlib
@@ -41,7 +41,7 @@ def split(half_hour, twelve_hours):
         (details(cached_tokens=70, cache_write_tokens=2), Usage(0, 5, 10)),
         (details(cached_tokens=7, cache_write_tokens=20), Usage(0, 5, 7, 3)),
         (details(cache_write_tokens=6, **split(2, 4)), Usage(4, 5, 0, 2, 4)),
-        # The total counts when the split does not add up.
+        # The total counts if the split does not add up.
         (details(cache_write_tokens=6, **split(2, 9)), Usage(4, 5, 0, 0, 6)),
         (details(**split(2, 4)), Usage(4, 5, 0, 2, 4)),
         (details(cached_tokens=9, **split(2, 4)), Usage(0, 5, 9, 0, 1)),
@@ -195,7 +195,7 @@ FAILED = (WIRE / "midstream_error.sse").read_bytes()
 
 
 def run(data):
-    """What is sent of a stream, and the bridge behind it."""
+    """Return what is sent for a stream, and its bridge."""
     create = FAMILY.client.operations["generate"]
     bridge = NativeBridge(FAMILY.upstream.stream_tap("m", "m", True, create), 65536)
     return bridge.feed(data) + bridge.close(), bridge

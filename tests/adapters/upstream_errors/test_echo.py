@@ -1,4 +1,4 @@
-"""The caller's words are taken out of a vendor's."""
+"""The caller's own text is removed from a vendor's messages."""
 
 import json
 

@@ -178,7 +178,8 @@ def test_status_and_body(outcome, status, body):
 def test_the_message_is_found_in_every_shape(body):
     fault = read_upstream_error(400, {}, body.encode()).fault
     assert fault.message == "The upstream refused the request: the words"
-    assert fault.param is None  # the vendor's path need not be one of the request as it was sent
+    # The vendor's path may not be one of the request as the client sent it.
+    assert fault.param is None
 
 
 @pytest.mark.parametrize(
@@ -344,7 +345,7 @@ def test_what_to_retry_without(status, message, without):
     assert read_upstream_error(status, {}, chat(message).encode()).retry_without == without
 
 
-# embedded error, condition, key set aside
+# embedded error, condition, whether the key is suspended
 EMBEDDED = [
     ({"error": {"type": "server_error", "message": "boom"}}, "E26", False),
     ({"error": {"type": "upstream_error"}}, "E26", False),

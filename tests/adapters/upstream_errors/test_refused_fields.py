@@ -1,4 +1,4 @@
-"""Errors of upstreams about fields that they do not know: which of them may be left out."""
+"""Errors of upstreams about unknown fields, and which of these fields may be left out."""
 
 import json
 from pathlib import Path
