@@ -1,1 +1,1 @@
-"""Models as a member sees them."""
+"""Models and their status, as users see them."""

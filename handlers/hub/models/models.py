@@ -1,6 +1,5 @@
-"""Models: each model in a group of the user, its prices, the results of its calls, why it is not
-available or where else it is; as a page and as JSON.
-"""
+"""Models: each model in a group of the user, with its prices and the results of its calls, why it
+is not available, and which other groups have it; as a page and as JSON."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -63,22 +62,22 @@ from store.values.usage_record import OUTCOMES
 PAGE_MODELS = 25
 UPSTREAM_FAULTS = ",".join(outcome for outcome in OUTCOMES if is_upstream_fault(outcome))
 UNOFFERED_SHOWN = 20
-MOST_SEGMENTS = 6  # groups side by side; more are a menu
-LEAST_CALLS = 20  # of a percentile
+MOST_SEGMENTS = 6  # groups shown side by side; more become a menu
+LEAST_CALLS = 20  # for a percentile
 POOR_SHARE = 0.95
 ROW_PRICES = ("input", "output", "cache_read")
 LEGEND = (
     *(("good", 18, "good"), ("good", 14.4, "ok"), ("warn", 10.8, "warn"), ("bad", 5.4, "bad")),
     *(("probes", 18, "probes"), ("foot", 2, "foot")),
 )
-"""Kinds of bars, their heights, and their texts."""
+"""Kinds of bars, their heights and their texts."""
 NO_FIGURES = Figures()
 
 
 @dataclass(frozen=True, slots=True)
 class ModelRow:
-    """A model in the chosen group; `offer` None: the group lacks it, and `other` is the offer of
-    the cheapest group that has it. `key`: the id of an own key that can call it, "" for none."""
+    """A model in the chosen group. `offer` None: the group does not have it; `other` is then the
+    offer of the cheapest group that does. `key`: the id of an own key that can call it, or ""."""
 
     model: str
     state: str
@@ -94,13 +93,14 @@ class ModelRow:
 
     @property
     def rates(self) -> int:
-        """The number of rates beside the plain one."""
+        """Return the number of rates besides the plain one."""
         return max(len(self.offer.rates) - 1, 0) if self.offer else 0
 
 
 @dataclass(frozen=True, slots=True)
 class ModelsView:
-    """The values of the page, at one moment; `matching`: the models of all pages."""
+    """The values of the page at one point in time. `matching`: the number of matching models on all
+    pages."""
 
     at_ms: int
     filter: StatusFilter
@@ -115,37 +115,37 @@ class ModelsView:
     nothing: ModelLookup | None = None  # why no model matches the text
 
     def link(self, **changes: str) -> str:
-        """Return the address of this page with some fields changed, from its first row on."""
+        """Return the URL of this page with changed fields, starting at its first row."""
         fields = {**self.filter.chips(), "after": "", **changes}
         return address("/models", **fields)
 
     @property
     def feed(self) -> str:
-        """The address of the same as JSON."""
+        """Return the URL of the same models as JSON."""
         fields = {**self.filter.chips(), "group": self.chosen.name if self.chosen else ""}
         return address("/api/models", **fields)
 
     def usage(self, model: str, days: int = 1, *, failed: bool = False) -> str:
-        """Return the address of the calls of a model in the chosen group."""
+        """Return the URL of a model's calls in the chosen group."""
         assert self.chosen is not None
         return usage_link(model, self.chosen.name, days, failed=failed)
 
 
 def usage_link(model: str, group: str, days: int, *, failed: bool = False) -> str:
-    """Return the address of the calls of a model in a group."""
+    """Return the URL of a model's calls in a group."""
     fields = {"model": model, "group": group, "since": "24h" if days == 1 else f"{days}d"}
     return address("/usage", **fields, outcome=UPSTREAM_FAULTS if failed else "")
 
 
 def model_link(model: str, **query: str) -> str:
-    """Return the address of the page of a model."""
+    """Return the URL of a model's page."""
     return address(f"/models/{quote(model, safe='')}", **query)
 
 
 def load_models(
     db: peewee.Database, me: SignedIn, status_filter: StatusFilter, after: str, limit: int
 ) -> ModelsView:
-    """Read a page of the models of a user. Raises NotFound: the group is none of the user's."""
+    """Read a page of the models of a user. Raises NotFound if the user does not have the group."""
     at_ms = database_ms(db)
     names = membership.groups_of(db, me.user_id, admin=me.admin)
     if status_filter.group and status_filter.group not in names:
@@ -198,24 +198,24 @@ def load_models(
 
 
 def takes_of(world: Offering, model: str, group: str) -> Sequence[str]:
-    """Return the kinds of content that a model takes."""
+    """Return the kinds of content that a model accepts."""
     return facts_of(world, model, group).takes
 
 
 def default_group(keys: Sequence[OwnKey], groups: Sequence[str]) -> str:
-    """Return the group of most keys that work, else the first one."""
+    """Return the group with the most enabled keys, or the first group."""
     used = Counter(key.group for key in keys if key.enabled and key.revoked_ms is None)
     return max(groups, key=lambda name: used[name])
 
 
 def state_in(availability: Availability, group: str, model: str) -> str:
-    """Return the state of a model in a group, NOT_OFFERED where it is not offered."""
+    """Return the state of a model in a group, NOT_OFFERED if the group does not have it."""
     status = availability.status(group, model)
     return NOT_OFFERED if status is None else status.state
 
 
 def key_for(keys: Sequence[OwnKey], group: str, model: str, at_ms: int) -> str:
-    """Return the id of the first of the keys that can call a model in a group; "" for none."""
+    """Return the id of the first key that can call a model in a group, or ""."""
     usable = (
         key.id
         for key in keys
@@ -230,7 +230,7 @@ def key_for(keys: Sequence[OwnKey], group: str, model: str, at_ms: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _RowReader:
-    """The facts that all rows share."""
+    """The facts shared by all rows."""
 
     world: Offering
     availability: Availability
@@ -266,7 +266,7 @@ class _RowReader:
 
 
 def with_channels(db: peewee.Database, rows: Sequence[ModelRow], at_ms: int) -> list[ModelRow]:
-    """Add to the reasons of rows the channels that are not available, for administrators."""
+    """Add the unavailable channels to the rows' reasons, for administrators."""
     if not any(row.reasons for row in rows):
         return list(rows)
     channels = of_channels(db, at_ms, figures=False)
@@ -279,7 +279,7 @@ def with_channels(db: peewee.Database, rows: Sequence[ModelRow], at_ms: int) -> 
 
 
 def channel_reasons(channels: Sequence[Status], model: str) -> list[Reason]:
-    """Return the channels that serve a model and are not available, by state."""
+    """Return the unavailable channels that serve a model, by state."""
     lacking = [c for c in channels if c.model == model and c.state != AVAILABLE]
     lacking.sort(key=lambda channel: (channel.state, channel.name))
     return [
@@ -292,7 +292,8 @@ def channel_reasons(channels: Sequence[Status], model: str) -> list[Reason]:
 
 
 class EntryNames(NamedTuple):
-    """The native entries of a model, the number of translated ones, and the title with these."""
+    """A model's native entries, the number of its translated entries, and a title that names
+    these."""
 
     native: list[str]
     translated: int
@@ -300,7 +301,7 @@ class EntryNames(NamedTuple):
 
 
 class ModelsPage(Page):
-    """/models, and its former path /status."""
+    """/models and its former path /status."""
 
     async def get(self) -> None:
         status_filter = requested_filter(self)
@@ -321,7 +322,7 @@ class ModelsPage(Page):
         return ", ".join(self.words["models.takes_" + kind] for kind in takes)
 
     def _rates(self, offer: Offer) -> str:
-        """Return the conditions of the further rates of an offer."""
+        """Return the conditions of an offer's rates other than the plain one."""
         return "; ".join(conditions(self.words, dict(rate.when)) for rate in offer.rates[1:])
 
     def _entries(self, offer: Offer) -> EntryNames:
@@ -339,7 +340,7 @@ class ModelsPage(Page):
 
 
 def requested_filter(handler: HubHandler) -> StatusFilter:
-    """Return the filter of a page's address; a value that cannot be is none."""
+    """Return the filter in the query. Invalid values are ignored."""
     query = {name: handler.get_query_argument(name, "") for name in CHIPS}
     for name, choices in CHOICES.items():
         if query[name] not in choices:
@@ -348,19 +349,19 @@ def requested_filter(handler: HubHandler) -> StatusFilter:
 
 
 def in_words(words: Mapping[str, str], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of a reason, with the text of an error in the place of its code."""
+    """Return the values of a reason, with the error code replaced by its text."""
     if "error" not in values:
         return {**values}
     return {**values, "error": code_word(words, values["error"])}
 
 
 def price(offer: Offer, kind: str) -> str:
-    """Format a price after the multiplier: three decimals, or as many as it has."""
+    """Format a price after the multiplier: three decimals, or all if it has more."""
     return price_word(offer.price(kind))
 
 
 def first_byte(day: Figures, percent: int) -> str:
-    """Format a percentile in seconds, of enough streams."""
+    """Format a percentile of first-byte times in seconds; "–" with too few streams."""
     return seconds(day.first_byte_ms(percent)) if day.streams >= LEAST_CALLS else UNKNOWN
 
 
@@ -370,7 +371,7 @@ def multiplier(group: Group) -> str:
 
 
 def unoffered_query(model: UnofferedModel) -> str:
-    """Return the query of the refused calls of a model that nobody offers."""
+    """Return the query for the refused calls of a model that nobody offers."""
     fields = {"model": model.model, "key_id": model.key.id, "error_code": MODEL_NOT_FOUND}
     return urlencode(fields | {"since": f"{UNOFFERED_DAYS}d"})
 
@@ -388,7 +389,8 @@ TEMPLATE_VALUES: Mapping[str, Any] = {
 
 
 def row_to_plain(row: ModelRow) -> dict[str, Any]:
-    """Return a model of a group as JSON; one that the group lacks says where it is."""
+    """Return a model of a group as JSON. If the group does not have it, `why` says which groups
+    do."""
     plain: dict[str, Any] = {"model": row.model, "state": row.state}
     if row.offer is not None:
         plain = offers.to_plain(row.offer)

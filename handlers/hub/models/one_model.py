@@ -1,6 +1,6 @@
-"""The page of one model, in a group of the user, and its JSON: prices by rate, success and first
-byte by day, entries, groups, what it takes and gives, models like it, how to call it.
-"""
+"""The page of one model in a group of the user, and its JSON: prices by rate, success and
+first-byte times by day, entries, groups, what it accepts and returns, similar models, how to call
+it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -70,13 +70,13 @@ TOOLS = ("codex", "claude-code", "gemini-cli")
 TOOLS_SHOWN = 2
 MAX_TOKENS = 100
 TICK_DAYS = 3
-LOW_SHARE = 0.99  # of a day that is named
+LOW_SHARE = 0.99  # the page names the worst day below this
 MODEL_PATH = "/v1beta/models/…"
 
 
 @dataclass(frozen=True, slots=True)
 class GroupState:
-    """A group of the user, the state of the model in it, its offer there if it has one."""
+    """A group of the user, the model's state in it, and the model's offer if the group has it."""
 
     group: Group
     state: str
@@ -85,9 +85,9 @@ class GroupState:
 
 @dataclass(frozen=True, slots=True)
 class ModelView:
-    """The values of the page, at one moment. `offer` None: the chosen group lacks the model.
-    `unpriced`: meters and features that calls used without a price; `yours`: own calls of the last
-    days and their cost."""
+    """The values of the page at one point in time. `offer` None: the chosen group does not have the
+    model. `yours`: the number and cost of the user's own calls in the last days. `unpriced`: meters
+    and features that calls used without a price."""
 
     at_ms: int
     model: Model
@@ -111,39 +111,39 @@ class ModelView:
 
     @property
     def state(self) -> str:
-        """Its state in the chosen group."""
+        """Return the state in the chosen group."""
         return self.offer.status.state if self.offer else NOT_OFFERED
 
     @property
     def entry(self) -> str | None:
-        """The entry that it is best called by."""
+        """Return the entry that is best for calling the model."""
         return native_entry(self.offer) if self.offer else None
 
     def rate_share(self, rate: Rate) -> float | None:
-        """Return the part of its charged calls that had a rate; None without any."""
+        """Return the share of the model's charged calls that had a rate. None: no such calls."""
         calls = sum(self.use.calls.values())
         return self.use.calls.get(rate_name(dict(rate.when)), 0) / calls if calls else None
 
     @property
     def worst(self) -> DayFigures | None:
-        """The day with the lowest share of calls that succeeded, if that was low."""
+        """Return the day with the lowest success rate, if it was below LOW_SHARE."""
         days = [day for day in self.days if day.figures.calls >= LEAST_CALLS]
         worst = min(days, key=lambda day: day.figures.success or 0, default=None)
         return worst if worst and (worst.figures.success or 0) < LOW_SHARE else None
 
     def link(self, **query: str) -> str:
-        """Return the address of this page with another group or another snippet."""
+        """Return the URL of this page with another group or snippet."""
         return model_link(self.model.name, **{"group": self.chosen.name, **query})
 
     def usage(self, days: int = DAYS, *, failed: bool = False) -> str:
-        """Return the address of its calls in the chosen group."""
+        """Return the URL of the model's calls in the chosen group."""
         return usage_link(self.model.name, self.chosen.name, days, failed=failed)
 
 
 @in_snapshot
 def load_model(db: peewee.Database, me: SignedIn, name: str, group: str) -> ModelView:
-    """Read the page of a model for a user. Raises NotFound: no group, or no model of this name in
-    the user's groups; the message names the nearest ones."""
+    """Read the page of a model for a user. Raises NotFound if the user does not have the group, or
+    no group of the user has the model; the message names similar models."""
     at_ms = database_ms(db)
     names = membership.groups_of(db, me.user_id, admin=me.admin)
     if group and group not in names:
@@ -183,7 +183,7 @@ def load_model(db: peewee.Database, me: SignedIn, name: str, group: str) -> Mode
 
 
 class UnknownModel(NotFound):
-    """No model of a name in the groups of a user; `nearest`: similar names."""
+    """No group of the user has a model of this name. `nearest`: similar names."""
 
     def __init__(self, name: str, nearest: Sequence[str]) -> None:
         hint = f"; nearest: {', '.join(nearest)}" if nearest else ""
@@ -205,7 +205,7 @@ def _calls_of(
     offer: Offer,
     in_group: Sequence[Offer],
 ) -> dict[str, Any]:
-    """Return what the page says of an offer's calls, and of models like it."""
+    """Return the page's values about an offer's calls, and similar models."""
     like = like_it(world, in_group, offer)
     served = [each.status for each in (offer, *like)]
     statuses.add_model_figures(db, served, world.channels, world.at_ms)
@@ -220,7 +220,7 @@ def _calls_of(
     refused = refused_features(offer)
     prices = offer.prices
     entry = native_entry(offer)
-    bound = MAX_TOKENS if entry == "messages" else None  # which needs one
+    bound = MAX_TOKENS if entry == "messages" else None  # messages requires it
     chat = Chat(offer.model, [ChatTurn("user", SAY_HELLO)], stream=False, max_tokens=bound)
     [with_days] = offers.with_uptime(db, world, [offer])
     return {
@@ -244,7 +244,8 @@ def _calls_of(
 
 @dataclass(frozen=True, slots=True)
 class EntryRow:
-    """An entry that can call the model, its path, and the end of the base URL of its clients."""
+    """An entry that can call the model: its path, and the name of the texts about how base URLs for
+    it end."""
 
     family: str
     title: str
@@ -264,8 +265,8 @@ def entry_rows(offer: Offer) -> list[EntryRow]:
 
 
 def further_prices(offer: Offer) -> list[tuple[str, Rate, str]]:
-    """Return the prices beside those of the table of rates: meter, rate, price after the
-    multiplier; of further rates those that differ from the plain one."""
+    """Return the prices that are not in the table of rates: meter, rate, price after the
+    multiplier. For rates other than the plain one, only prices that differ from it."""
     lines = []
     for name in METERS:
         plain = offer.price(name)
@@ -279,7 +280,7 @@ def further_prices(offer: Offer) -> list[tuple[str, Rate, str]]:
 
 @dataclass(frozen=True, slots=True)
 class UseSample:
-    """A snippet that calls the model: its name in the address, its tab, its title, its pieces."""
+    """A snippet that calls the model: its name in the URL, its tab, its title, its pieces."""
 
     name: str
     tab: str
@@ -289,7 +290,7 @@ class UseSample:
 
 
 def samples_of(view: ModelView, base_url: str, words: Mapping[str, str]) -> list[UseSample]:
-    """Return the snippets of a model: of the SDK of its best entry, then of coding tools."""
+    """Return the snippets of a model: code for the SDK of its best entry, then coding tools."""
     entry, offer = view.entry, view.offer
     if entry is None or offer is None:
         return []
@@ -327,7 +328,7 @@ def samples_of(view: ModelView, base_url: str, words: Mapping[str, str]) -> list
 
 
 def first_byte_columns(view: ModelView, words: Mapping[str, str]) -> list[Column]:
-    """Return the columns of the chart of first bytes: p50 and p95 of each day, in seconds."""
+    """Return the columns of the chart of first-byte times: p50 and p95 of each day, in seconds."""
     columns = []
     for place, day in enumerate(view.days):
         enough = day.figures.streams >= LEAST_CALLS
@@ -379,7 +380,7 @@ class OneModelPage(Page):
         )
 
     def _features(self, names: Sequence[str]) -> str:
-        """Return features or meters in words."""
+        """Return features or meters as text."""
         words = self.words
         return ", ".join(
             words.get(f"meter.{name}", words.get(f"features.{name}", name)) for name in names
@@ -400,7 +401,7 @@ def _load_or_nearest(
 
 
 def figure_price(text: str | None) -> str:
-    """Format a price as a figure: two decimals, or as many as it has."""
+    """Format a price as a figure: two decimals, or all if it has more."""
     if text is None:
         return price_word(text)
     return money(text, 2 if len(text.partition(".")[2]) <= 2 else None)
@@ -410,7 +411,8 @@ def figure_price(text: str | None) -> str:
 
 
 def model_to_plain(view: ModelView) -> dict[str, Any]:
-    """Return a model in a group as JSON; without an offer there what holds of it anywhere."""
+    """Return a model in a group as JSON. If the group does not have it, only what is true in any
+    group."""
     offer = view.offer
     plain: dict[str, Any] = {"model": view.model.name, "state": view.state}
     if offer is not None:

@@ -1,6 +1,6 @@
-"""Channel status as JSON: each model in the groups of a user, with the channels for administrators;
-the filter of models, and the reasons why one is not available, which its pages share.
-"""
+"""Channel status as JSON: each model in the groups of a user, and the channels for administrators;
+and, shared with the pages of models, the filter of models and the reasons why a model is
+unavailable."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,13 +33,13 @@ STATES = (*OFFERED, NOT_OFFERED)
 SHAPES = {AVAILABLE: "ok", DEGRADED: "warn", DOWN: "bad", DISABLED: "idle", NOT_OFFERED: "none"}
 ENTRIES = ("chat_completions", "responses", "messages", "generate_content")
 CONTEXTS: Mapping[str, int] = {"128k": 128_000, "200k": 200_000, "400k": 400_000, "1m": 1_000_000}
-"""Least contexts that models can be narrowed to, in tokens."""
+"""The choices for the minimum context, in tokens."""
 GROUP, CHANNEL = "group", "channel"
 
 
 @dataclass(frozen=True, slots=True)
 class StatusFilter:
-    """The models of the page and of the JSON; an empty field takes all."""
+    """A filter of models, for the page and the JSON. An empty field matches all."""
 
     group: str = ""
     model: str = ""
@@ -50,7 +50,8 @@ class StatusFilter:
     context: str = ""
 
     def matches(self, model: str, state: str, entries: Collection[str]) -> bool:
-        """Return whether a model matches, by its state and the entries that can call it."""
+        """Return whether a model matches, by its name, its state and the entries that can call
+        it."""
         return (
             (not self.model or model == self.model)
             and self.text.lower() in model.lower()
@@ -59,13 +60,14 @@ class StatusFilter:
         )
 
     def fits(self, context_tokens: int | None, takes: Callable[[], Collection[str]]) -> bool:
-        """Return whether a model takes so much, and this kind of content; `takes` is asked last."""
+        """Return whether a model has a sufficient context and accepts the kind of content. `takes`
+        is only called if needed."""
         if (context_tokens or 0) < CONTEXTS.get(self.context, 0):
             return False
         return not self.takes or self.takes in takes()
 
     def chips(self) -> dict[str, str]:
-        """Return the fields that narrow the rows of the page."""
+        """Return the fields that filter the page's rows."""
         return {name: getattr(self, name) for name in CHIPS}
 
 
@@ -75,14 +77,14 @@ CHOICES: Mapping[str, Sequence[str]] = {
     "takes": TAKES[1:],
     "context": tuple(CONTEXTS),
 }
-"""The values of the fields of a filter that have a list of them."""
+"""The allowed values of the filter's fields that have a fixed set."""
 CHIPS = ("group", "text", *CHOICES)
 
 
 # ---- reasons -------------------------------------------------------------------------------------
 
 Reason = tuple[str, dict[str, Any]]
-"""The name of a sentence, and the values of its braces."""
+"""The name of a text and the values in it."""
 
 _EXPLAINED = frozenset(
     {
@@ -90,12 +92,12 @@ _EXPLAINED = frozenset(
         *("probe_failed", "fewer_channels", "no_channel", "model_disabled"),
     }
 )
-"""The reasons of a status for which there is a sentence."""
+"""The status reasons that have a text."""
 
 
 def reasons_of(status: Status, why: ModelLookup, day: Figures, at_ms: int) -> list[Reason]:
-    """Return the known facts of a model that is degraded, down or disabled: since when, why, when
-    it is tried again, where it works."""
+    """Return what is known about a degraded, down or disabled model: since when, why, when it is
+    tried again, and in which groups it works."""
     if status.state not in (DEGRADED, DOWN, DISABLED):
         return []
     unserved = status.reason in (statuses.NO_CHANNEL, statuses.MODEL_DISABLED)
@@ -124,7 +126,8 @@ def _begin_of(status: Status) -> Reason:
 
 @dataclass(frozen=True, slots=True)
 class StatusPosition:
-    """The end of a page: a model of a group or a channel; no kind: before all of them."""
+    """The end of a page: a model of a group or of a channel. An empty `kind` is before the
+    first."""
 
     kind: str = ""
     name: str = ""
@@ -135,7 +138,7 @@ class StatusPosition:
 
 
 def position_of(text: str) -> StatusPosition:
-    """Return the position of a `next`, or the first one. Raises Failure."""
+    """Return the position of a `next` cursor, or the first position. Raises Failure."""
     if not text:
         return StatusPosition()
     kind, *rest = text.split("/", 2)
@@ -145,7 +148,7 @@ def position_of(text: str) -> StatusPosition:
 
 
 class _StatusRow(NamedTuple):
-    """A model of a group (`offer`), of a channel (`status`), or a group without a match."""
+    """A model of a group (`offer`), a model of a channel (`status`), or a group without matches."""
 
     position: StatusPosition
     offer: Offer | None = None
@@ -159,8 +162,8 @@ def status_to_plain(
     limit: int,
     after: StatusPosition,
 ) -> dict[str, Any]:
-    """Return what the groups of a user offer; for administrators the channels, too: a page of
-    `limit` models. Raises NotFound: no such group for this user."""
+    """Return what the user's groups offer, and the channels for administrators: a page of `limit`
+    models. Raises NotFound if the user does not have the group."""
     names = membership.groups_of(db, me.user_id, admin=me.admin)
     if status_filter.group and status_filter.group not in names:
         raise NotFound(f"there is no group {status_filter.group}")
@@ -169,7 +172,7 @@ def status_to_plain(
     rows = _group_rows(world, groups, status_filter, after)
     if me.admin:
         rows = chain(rows, _channel_rows(db, world, groups, status_filter, after))
-    page = [*islice(rows, limit + 1)]  # the one beyond tells whether another page follows
+    page = [*islice(rows, limit + 1)]  # one more tells whether another page follows
     more, page = len(page) > limit, page[:limit]
     offered = [row.offer.status for row in page if row.offer is not None]
     statuses.add_model_figures(db, offered, world.channels, world.at_ms)
@@ -184,7 +187,7 @@ def status_to_plain(
 def _group_rows(
     world: Offering, groups: Sequence[str], status_filter: StatusFilter, after: StatusPosition
 ) -> Iterator[_StatusRow]:
-    """Yield rows in order of groups, also a row for a group without a model."""
+    """Yield rows in the order of groups, including one for each group without a matching model."""
     if after.kind == CHANNEL:
         return
     if after.name and after.name not in groups:
@@ -208,7 +211,7 @@ def _channel_rows(
     status_filter: StatusFilter,
     after: StatusPosition,
 ) -> Iterator[_StatusRow]:
-    """Yield rows in order of channels and models."""
+    """Yield rows in the order of channels and models."""
     serving = {channel.name for channel in world.channels if channel.groups.intersection(groups)}
     last = (after.name, after.model) if after.kind == CHANNEL else ("", "")
     for status in of_channels(db, world.at_ms, LOSSES, figures=False):
@@ -222,7 +225,7 @@ def _channel_rows(
 def _groups_to_plain(
     db: peewee.Database, world: Offering, page: Sequence[_StatusRow], model: str
 ) -> list[dict[str, Any]]:
-    """Return the groups of a page; for a single model also why it cannot be called."""
+    """Return the groups of a page. With `model`, each has the reason why it cannot be called."""
     availability = Availability(world)
     groups = []
     group_rows = [row for row in page if row.position.kind == GROUP]
