@@ -1,1 +1,1 @@
-"""The wallet."""
+"""The wallet and its statement."""

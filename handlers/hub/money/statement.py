@@ -1,5 +1,5 @@
-"""The monthly statement of a wallet: as a page that prints on one sheet, as CSV, as JSON; of the
-own wallet, and for administrators of any."""
+"""The monthly statement of a wallet, as a page that prints on one sheet, as CSV and as JSON; for
+the user's own wallet and, for administrators, any wallet."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -22,7 +22,7 @@ OWN_PATH = "/wallet/statement"
 
 
 def month_of(handler: HubHandler) -> int:
-    """Return the month of a request, the present one without any. Raises Failure."""
+    """Return the requested month, by default the current one. Raises Failure."""
     text = handler.get_query_argument("month", "")
     try:
         return statement.parse_month(text) if text else statement.month_at(now_ms())
@@ -37,7 +37,7 @@ def load(db: peewee.Database, name: str, month: int) -> Statement:
 
 
 def values_of(sheet: Statement, path: str, back: str) -> Mapping[str, Any]:
-    """Return the values of the page's template; `path`: of the statement."""
+    """Return the values for the page's template. `path`: the path of the statement."""
     present = statement.month_at(now_ms())
     amounts = (
         *(sheet.opening_nanos, sheet.charged_nanos, sheet.closing_nanos),
@@ -62,13 +62,13 @@ def values_of(sheet: Statement, path: str, back: str) -> Mapping[str, Any]:
 
 
 def month_words(month: str, language: str) -> str:
-    """Return a month (2026-11) in words."""
+    """Return a month (2026-11) as text."""
     return zones.month_text(datetime.strptime(month, "%Y-%m"), language)
 
 
 async def show(page: Page, name: str, path: str, back: str) -> None:
-    """Answer with the statement of a user: of the present month, and a problem, where the month is
-    none or has not begun."""
+    """Render the statement of a user. If the month is invalid or in the future, show the current
+    month and a problem."""
     present = statement.month_at(now_ms())
     try:
         month = month_of(page)

@@ -1,5 +1,5 @@
 """The wallet: balance, plans, the order in which they pay, spend by day, codes, the ledger; as a
-page, as JSON, and its summary for home."""
+page, as JSON, and its summary for the home page."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -34,7 +34,7 @@ from store.values.usage_record import WALLET, csv_row, rfc3339
 
 CHART_DAYS = 30
 LOW_RUNWAY_DAYS = 2
-RUNWAY_DAYS = 7  # whole days before today, whose charges give the cost of a day
+RUNWAY_DAYS = 7  # whole days before today that the average daily cost covers
 PAGE_LINES = 25
 API_LINES, API_LINES_MAX = 100, 1000
 TICK_DAYS = 3
@@ -45,15 +45,15 @@ OPENING = "opening:"  # the prefix of the ids of opening balances
 SHAPES = {ACTIVE: "ok", USED_UP: "warn", EXPIRED: "idle", WAITING: "live", DISABLED: "idle"}
 DRAWN_PAYERS = 3
 OWN_CHOICES = ("low_below", "spend_order")
-"""Fields of the wallet that its user may change."""
+"""Fields of the wallet that its user can change."""
 
 # ---- the summary ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class WalletSummary:
-    """Money of a user at one moment; `days`: CHART_DAYS at least, and this month, today the last.
-    `below_nanos`: the user's threshold of a low balance; None: none is set."""
+    """A user's money at one point in time. `days`: at least CHART_DAYS and the current month,
+    ending today. `below_nanos`: the user's threshold for a low balance; None: not set."""
 
     at_ms: int
     view: wallet.View
@@ -63,12 +63,12 @@ class WalletSummary:
 
     @property
     def today(self) -> DaySpend:
-        """The spend of the current UTC day."""
+        """Return the spend of the current UTC day."""
         return self.days[-1]
 
     @property
     def month(self) -> DaySpend:
-        """The spend of the current calendar month of UTC."""
+        """Return the spend of the current UTC month."""
         month = self.today.day // 100
         spend = DaySpend(self.today.day)
         for day in self.days:
@@ -78,8 +78,8 @@ class WalletSummary:
 
     @property
     def daily_nanos(self) -> int:
-        """The wallet's average a day, of the last whole days since it first paid, else what it paid
-        today; 0: nothing."""
+        """Return the wallet's average spend per day, over the last whole days since its first
+        payment. Without such days return today's spend."""
         before = [day.wallet for day in self.days[-RUNWAY_DAYS - 1 : -1]]
         while before and not before[0]:
             before.pop(0)
@@ -87,14 +87,14 @@ class WalletSummary:
 
     @property
     def runway_days(self) -> float | None:
-        """The days that the balance lasts at that rate; None: unknown."""
+        """Return how many days the balance lasts at that rate. None: unknown."""
         daily = self.daily_nanos
         return max(0, self.view.balance_nanos) / daily if daily else None
 
     @property
     def low(self) -> bool:
-        """Tell whether the balance is below the user's threshold, else whether it is about to end;
-        a user whose plans alone pay needs none."""
+        """Return whether the balance is below the user's threshold or, without one, will not last
+        LOW_RUNWAY_DAYS. False if only plans pay."""
         if self.payers.spend_order == subscriptions.PLANS_ONLY:
             return False
         if self.below_nanos is not None:
@@ -104,7 +104,7 @@ class WalletSummary:
 
 
 def load_summary(db: peewee.Database, me: SignedIn) -> WalletSummary:
-    """Read the summary of a user. Raises NotFound when the user no longer exists."""
+    """Read the summary of a user. Raises NotFound if the user no longer exists."""
     at_ms = database_ms(db)
     month_ms = day_begin_ms(day_at(at_ms) // 100 * 100 + 1)
     since_ms = min(month_ms, at_ms - (CHART_DAYS - 1) * DAY_MS)
@@ -118,7 +118,7 @@ def load_summary(db: peewee.Database, me: SignedIn) -> WalletSummary:
 
 
 def summary_to_plain(summary: WalletSummary, currency: str) -> dict[str, Any]:
-    """Return the JSON of a summary."""
+    """Return a summary as JSON."""
     payers, runway, below_nanos = summary.payers, summary.runway_days, summary.below_nanos
     return {
         **wallet.to_public(summary.view, currency),
@@ -147,7 +147,7 @@ def _spend_to_plain(spend: DaySpend) -> dict[str, str]:
 
 
 class WrongCode(Failure):
-    """A code that cannot be redeemed, and why."""
+    """The failure for a code that cannot be redeemed, with the reason."""
 
     def __init__(self, refusal: NotTaken) -> None:
         super().__init__(HTTPStatus.BAD_REQUEST, "invalid", str(refusal), "code")
@@ -155,7 +155,7 @@ class WrongCode(Failure):
 
 
 async def redeem(handler: HubHandler, code: str) -> Line:
-    """Put a code into the wallet of the user. Raises Failure 400, 429."""
+    """Redeem a code for the signed-in user. Raises Failure 400, 429."""
     user = handler.me.user
     line: Line = await _try_code(handler, codes.redeem, code, user=user, actor=user)
     return line
@@ -187,13 +187,14 @@ async def _try_code(handler: HubHandler, work: Callable[..., Any], code: str, **
 
 
 def set_order(db: peewee.Database, me: SignedIn, sealing: Sealing, order: object) -> None:
-    """Set who pays first for a user's calls, in the user's name. Refused: no such order."""
+    """Set whether plans or wallet pay first for a user's calls, with the user as the actor. Raises
+    Refused for an unknown order."""
     editor(db, sealing, me.user, remote=True).change("user", me.user, {"order": order})
 
 
 @dataclass(frozen=True, slots=True)
 class WalletView:
-    """The values of the page: the summary, and a page of the ledger."""
+    """The values of the page: the summary and a page of the ledger."""
 
     summary: WalletSummary
     lines: Sequence[Line]
@@ -203,7 +204,8 @@ class WalletView:
 
 @dataclass(frozen=True, slots=True)
 class WalletForms:
-    """The fields of the page's forms, and the worth of a code, or a sentence with its values."""
+    """The fields of the page's forms, with the worth of a code or the problem: a text and its
+    values."""
 
     code: str = ""
     worth: str = ""
@@ -215,7 +217,7 @@ class WalletForms:
 
 @in_snapshot
 def load_wallet(db: peewee.Database, me: SignedIn, after: str | None) -> WalletView:
-    """Read the page of a user. Raises Refused: the ledger has no such page."""
+    """Read the page of a user. Raises Refused if the ledger has no such page."""
     page = ledger.page_of(db, me.user_id, PAGE_LINES, after)
     return WalletView(load_summary(db, me), page.lines, page.next, after or "")
 
@@ -227,7 +229,7 @@ class WalletPage(Page):
         await self.page(WalletForms())
 
     async def page(self, form: WalletForms, status: int = HTTPStatus.OK) -> None:
-        """Answer with the page and the results of its forms."""
+        """Render the page with the results of its forms."""
         after = self.get_query_argument("after", "") or None
         view = await self.store(load_wallet, self.me, after)
         self.set_status(status)
@@ -248,7 +250,7 @@ class WalletPage(Page):
         return [self._column(index, day) for index, day in enumerate(reversed(days))][::-1]
 
     def _column(self, index: int, spend: DaySpend) -> Column:
-        """Return a day of the chart; every third has its tick, today among them."""
+        """Return the column of a day. Every third day, including today, has a tick."""
         begin_ms = day_begin_ms(spend.day)
         title = self.words["wallet.chart_bar"].format(
             day=zones.utc_day_text(spend.day, self.language),
@@ -263,8 +265,8 @@ class WalletPage(Page):
 def reference_of(
     words: Mapping[str, str], line: Line, path: str = "/usage", **query: str
 ) -> tuple[str, str]:
-    """Return the text and the link of a line's reference; empty: none. `path`, `query`: of the
-    usage of the wallet's owner."""
+    """Return the text and the link of a line's reference; empty if there is none. `path`, `query`:
+    where the usage of the wallet's owner is."""
     day = ledger.charged_day(line)
     if day is not None:
         return words["wallet.calls_of_day"], _day_link(day_begin_ms(day), path, **query)
@@ -275,20 +277,20 @@ def reference_of(
 
 
 def reason_of(words: Mapping[str, str], line: Line) -> str:
-    """Return why a movement was made; of opening balances in the page's language."""
+    """Return the reason of a movement; for opening balances a text in the page's language."""
     opening = (line.idempotency_id or "").startswith(OPENING)
     return words["wallet.opening"] if opening else line.reason
 
 
 class WalletForm(WalletPage):
-    """A form of the page; each has a path of its own."""
+    """A form of the page. Each form has a path of its own."""
 
     async def get(self) -> None:
         self.redirect("/wallet", status=HTTPStatus.SEE_OTHER)
 
 
 class RedeemForm(WalletForm):
-    """POST /wallet/redeem: shows the worth of a code, and redeems it once confirmed."""
+    """POST /wallet/redeem: shows the worth of a code, and redeems it after confirmation."""
 
     async def post(self) -> None:
         code = self.get_body_argument("code", "")
@@ -307,7 +309,7 @@ class RedeemForm(WalletForm):
         self.redirect("/wallet", status=HTTPStatus.SEE_OTHER)
 
     def _problem(self, code: str, failure: Failure) -> WalletForms:
-        """Return the form with the problem of a code."""
+        """Return the form's values for a code that was refused."""
         if isinstance(failure, WrongCode):
             text = self.words[f"wallet.code_{failure.reason}"]
             return WalletForms(code=code, problem=text, values={"at": At(failure.at_ms)})
@@ -349,7 +351,7 @@ class SpendOrderForm(WalletForm):
 
 
 class LedgerCsv(Page):
-    """/wallet/ledger.csv: the whole ledger, the newest line first."""
+    """/wallet/ledger.csv: the whole ledger, newest line first."""
 
     async def get(self) -> None:
         await exports.note(self, "ledger", "csv")
@@ -364,7 +366,7 @@ class LedgerCsv(Page):
             try:
                 await self.flush()
             except StreamClosedError:
-                return  # the client has left
+                return  # the client has disconnected
             after = page.next
             if after is None:
                 return
@@ -376,17 +378,17 @@ def _day_link(begin_ms: int, path: str = "/usage", **query: str) -> str:
 
 
 def decimals_of(amounts: Iterable[int]) -> int:
-    """Return the decimals that all amounts (nanos) of a page need, so that they align."""
+    """Return the number of decimals that all amounts (nanos) of a page need to align."""
     return max((len(format_money(nanos).partition(".")[2]) for nanos in amounts), default=0)
 
 
 def amounts_of(lines: Sequence[Line]) -> list[int]:
-    """Return all amounts that a page shows of lines."""
+    """Return all amounts that a page shows for these lines."""
     return [nanos for line in lines for nanos in (line.amount_nanos, line.balance_after_nanos)]
 
 
 def padded(nanos: int, decimals: int, *, sign: bool = False) -> str:
-    """Format an amount with so many decimals, with its sign when it is a movement."""
+    """Format an amount with a fixed number of decimals. `sign`: with a plus unless negative."""
     value = Decimal(format_money(nanos))
     text = f"{abs(value):,.{decimals}f}"
     return ("−" if nanos < 0 else "+" if sign else "") + text
@@ -401,14 +403,15 @@ TEMPLATE_VALUES: dict[str, Any] = {
 
 
 class WalletApi(Api):
-    """GET /api/wallet; PATCH changes the user's own choices."""
+    """GET /api/wallet. PATCH changes the fields in OWN_CHOICES."""
 
     async def get(self) -> None:
         summary = await self.store(load_summary, self.me)
         self.answer(summary_to_plain(summary, self.site.settings.money.currency))
 
     async def patch(self) -> None:
-        """Set `low_below`, the balance that warns the user (null: none), and `spend_order`."""
+        """Set `spend_order` and `low_below`, the balance below which the user is warned (null:
+        none)."""
         body = self.body()
         if not body or body.keys() - set(OWN_CHOICES):
             raise invalid(OWN_CHOICES[0], f"expected: {', '.join(OWN_CHOICES)}")
@@ -425,7 +428,7 @@ class WalletApi(Api):
 
 
 def _amount(value: object) -> int | None:
-    """Return the amount of `low_below`. Raises Failure."""
+    """Return the value of `low_below` in nanos. Raises Failure."""
     if value is None:
         return None
     if not isinstance(value, str):
@@ -434,7 +437,7 @@ def _amount(value: object) -> int | None:
 
 
 class WalletLedgerApi(Api):
-    """GET /api/wallet/ledger: the newest lines first."""
+    """GET /api/wallet/ledger: newest lines first."""
 
     async def get(self) -> None:
         after = self.get_query_argument("after", None)
