@@ -1,8 +1,7 @@
 """The conversation of Try it: what a page carries from one answer to the next, and how it is shown.
 
-The page keeps it, in a field of its form; nothing is stored here. Whatever a browser sends back is
-checked for its form and shown as text, so that a conversation which somebody has edited shows its
-editor another text, and nobody else.
+The page keeps the conversation in a form field; nothing is stored on the server. What a browser
+sends back is validated and shown as text, so a user who edits it only changes what that user sees.
 """
 
 import re
@@ -26,8 +25,8 @@ _INLINE = re.compile(r"`([^`\n]+)`")
 
 
 class CallFacts(Struct, frozen=True, omit_defaults=True):
-    """The facts of an answer: of its usage record, as far as there is one, and as its client got
-    it. `body`: of a refusal. `complete` False: it broke off."""
+    """The facts of an answer, from its usage record if there is one, and as its client received it.
+    `body`: that of an error. `complete` False: the answer was truncated."""
 
     status: int | None = None
     id: str | None = None
@@ -46,12 +45,12 @@ class CallFacts(Struct, frozen=True, omit_defaults=True):
 
     @property
     def shape(self) -> str:
-        """Return the shape of its state."""
+        """Return the shape of the outcome."""
         return shape_of(self.known_outcome)
 
     @property
     def known_outcome(self) -> str:
-        """Return its outcome, by its status without a record."""
+        """Return the outcome; without a usage record, the one that the status suggests."""
         if self.outcome in OUTCOMES:
             return self.outcome
         if self.status is None:
@@ -62,11 +61,11 @@ class CallFacts(Struct, frozen=True, omit_defaults=True):
 
     @property
     def worked(self) -> bool:
-        """Return whether the answer is whole."""
+        """Return whether the answer is complete."""
         return self.known_outcome == "ok"
 
     def reason(self, words: Mapping[str, str]) -> str:
-        """Return why it did not work, in our words."""
+        """Return why the call failed, in the Hub's words."""
         if self.error_code is None:
             unheard = "try.no_answer" if self.status is None else "try.no_record"
             return words[unheard]
@@ -74,18 +73,18 @@ class CallFacts(Struct, frozen=True, omit_defaults=True):
 
     @property
     def says_amounts(self) -> bool:
-        """Return whether the reason has all that the message of the error says."""
+        """Return whether the reason includes the amounts of the error message."""
         return amounts_lacking(self.error_message) is not None
 
     @property
     def as_client(self) -> str:
-        """Return status line, headers and body, as a client gets them."""
+        """Return status line, headers and body, as a client receives them."""
         head = [f"HTTP {self.status}", *(f"{name}: {v}" for name, v in self.headers.items())]
         return "\n".join(head) + f"\n\n{pretty(self.body or '')}"
 
     @property
     def tokens_per_s(self) -> int | None:
-        """Return the speed of the answer behind its first byte."""
+        """Return the tokens per second after the first byte."""
         if not self.output_tokens or self.total_ms is None or self.ttft_ms is None:
             return None
         rest_ms = self.total_ms - self.ttft_ms
@@ -93,7 +92,7 @@ class CallFacts(Struct, frozen=True, omit_defaults=True):
 
 
 class ShownTurn(Struct, frozen=True, omit_defaults=True):
-    """A turn of the page; `call`: of an answer."""
+    """A turn on the page. `call`: the facts of an answer."""
 
     role: Literal["user", "assistant"]
     text: str
@@ -102,13 +101,13 @@ class ShownTurn(Struct, frozen=True, omit_defaults=True):
 
     @property
     def blocks(self) -> list["Block"]:
-        """Return the text in blocks."""
+        """Return the text as blocks."""
         return list(_blocks(self.text))
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A paragraph as pieces of text and code in turn, or one block of code."""
+    """A paragraph as alternating pieces of text and code, or one block of code."""
 
     pieces: Sequence[str]
     is_code: bool
@@ -127,7 +126,8 @@ def _blocks(text: str) -> Iterator[Block]:
 
 @dataclass(frozen=True, slots=True)
 class ConversationSums:
-    """The sums of a conversation; `refused`: of its calls. `cost` is decimal text."""
+    """The sums over a conversation's calls. `refused`: the number of refused calls; `cost`: decimal
+    text."""
 
     calls: int
     refused: int
@@ -137,13 +137,13 @@ class ConversationSums:
 
 
 class Conversation(Struct, frozen=True):
-    """The turns of a page."""
+    """The turns on a page."""
 
     turns: tuple[ShownTurn, ...] = ()
 
     @classmethod
     def read(cls, text: str) -> "Conversation":
-        """Read the field of a form. Raises Failure."""
+        """Read the form field. Raises Failure."""
         if not text.strip():
             return cls()
         try:
@@ -156,33 +156,35 @@ class Conversation(Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """Return the value of the field."""
+        """Return the value for the form field."""
         return msgspec.json.encode(self.turns).decode()
 
     @property
     def pair(self) -> tuple[ShownTurn | None, Sequence[ShownTurn]]:
-        """Return the last question and the answers behind it."""
+        """Return the last question and its answers."""
         for at in range(len(self.turns) - 1, -1, -1):
             if self.turns[at].role == "user":
                 return self.turns[at], self.turns[at + 1 :]
         return None, ()
 
     def add(self, *turns: ShownTurn) -> "Conversation":
-        """Return it with more turns."""
+        """Return the conversation with additional turns."""
         return Conversation((*self.turns, *turns))
 
     def without_last_answer(self) -> "Conversation":
-        """Return it without the last question and its answers, which is asked again."""
+        """Return the conversation without the last question and its answers, so that it can be
+        asked again."""
         question, answers = self.pair
         return Conversation(self.turns[: len(self.turns) - len(answers) - (question is not None)])
 
     def chat_turns(self, prompt: str) -> list[ChatTurn]:
-        """Return what a model gets: each question with its first answer that has a text."""
+        """Return the turns to send to a model: each question with its first non-empty answer, then
+        `prompt`."""
         turns: list[ChatTurn] = []
         for turn in self.turns:
             if turn.role == "user":
                 if turns and turns[-1].role == "user":
-                    turns.pop()  # it had no answer
+                    turns.pop()  # the question had no answer
                 turns.append(ChatTurn("user", turn.text))
             elif turns and turns[-1].role == "user" and turn.text:
                 turns.append(ChatTurn("assistant", turn.text))
@@ -192,7 +194,7 @@ class Conversation(Struct, frozen=True):
 
     @property
     def sums(self) -> ConversationSums:
-        """Return the sums of its calls."""
+        """Return the sums over the conversation's calls."""
         calls = [turn.call for turn in self.turns if turn.call is not None]
         return ConversationSums(
             len(calls),
@@ -212,7 +214,7 @@ def _amount(text: str | None) -> Decimal:
 
 
 def pretty(body: str) -> str:
-    """Return the JSON of a body on lines of its own; any other as it is."""
+    """Return a JSON body indented, any other body unchanged."""
     try:
         return msgspec.json.format(body, indent=2)
     except (msgspec.DecodeError, ValueError):
@@ -221,7 +223,7 @@ def pretty(body: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """A way out of a failed answer: a button of the form, its value `action`, or a link."""
+    """A remedy for a failed answer: a button of the form with the value `action`, or a link."""
 
     word: str
     action: str = ""
@@ -250,14 +252,14 @@ _REMEDIES: Mapping[str, tuple[Remedy, ...]] = {
     "context_length_exceeded": (_CLEAR,),
     "missing_api_key": (_AGAIN,),
 }
-"""By the code of the error; of others: ask again."""
+"""By error code; the default is to ask again."""
 
 
 def remedies_of(turn: ShownTurn) -> Sequence[Remedy]:
-    """Return the ways out of an answer that failed; none of one that worked."""
+    """Return the remedies for a failed answer; none for a successful one."""
     call = turn.call
     if call is None or call.worked:
         return ()
-    if turn.text:  # it broke off
+    if turn.text:  # it was truncated
         return (Remedy("try.go_on", "go_on"), _AGAIN)
     return _REMEDIES.get(call.error_code or "", (_AGAIN,))

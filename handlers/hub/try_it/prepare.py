@@ -1,6 +1,7 @@
-"""What a call of Try it needs: its settings as a form or as JSON, the key, the model and its entry.
+"""The preparation of a call of Try it: its settings from a form or JSON, the key, the model and its
+entry.
 
-Reading only; the calls are made in try_it.py.
+Only reads. The calls are made in try_it.py.
 """
 
 import json
@@ -37,8 +38,8 @@ SWITCHES = ("stream", "search")
 
 @dataclass(frozen=True, slots=True)
 class TrySettings:
-    """The settings of a call. An empty text, None: not set. `other`: the second model of a
-    comparison; `further`: JSON of more fields."""
+    """The settings of a call. Empty texts and None are not set. `other`: the second model of a
+    comparison; `further`: additional fields as JSON."""
 
     key: str = ""
     model: str = ""
@@ -54,11 +55,11 @@ class TrySettings:
     further: str = ""
 
     def plain(self) -> "TrySettings":
-        """Return them without what a model may refuse."""
+        """Return the settings without those that a model may refuse."""
         return replace(self, temperature=None, top_p=None, effort="", search=False, further="")
 
     def chat(self, model: str, turns: Sequence[ChatTurn]) -> Chat:
-        """Return the conversation with a model. Raises Failure for a setting that cannot be."""
+        """Return the conversation with a model. Raises Failure for an invalid setting."""
         if self.effort and self.effort not in ALL_EFFORTS:
             raise invalid("effort", f"effort is one of {', '.join(ALL_EFFORTS)}")
         for name, value, most in (
@@ -103,7 +104,7 @@ class TrySettings:
 
 
 def settings_of(fields: Mapping[str, Any]) -> TrySettings:
-    """Return the settings of a JSON body. Raises Failure for a field of another type."""
+    """Return the settings in a JSON body. Raises Failure for a field of the wrong type."""
     chosen: dict[str, Any] = {}
     for name, kinds in (
         *((name, (str,)) for name in TEXTS),
@@ -125,7 +126,7 @@ def settings_of(fields: Mapping[str, Any]) -> TrySettings:
 
 @dataclass(frozen=True, slots=True)
 class ModelChoice:
-    """A model of the page: its offer, and how it is called at the chosen entry."""
+    """A model on the page: its offer, and how it is called at the chosen entry."""
 
     offer: Offer
     entry: str
@@ -135,20 +136,20 @@ class ModelChoice:
 
     @property
     def native(self) -> bool:
-        """Return whether the entry is the model's own."""
+        """Return whether the entry is native to the model."""
         return self.offer.entries.get(self.entry) == NATIVE
 
     @property
     def efforts(self) -> Sequence[str]:
-        """Return the levels of reasoning that it takes."""
+        """Return the reasoning levels that the model accepts."""
         return () if self.traits.thinking == "none" else self.traits.efforts
 
     def price(self, meter: str) -> str | None:
-        """Return the price of a meter in the group of the key."""
+        """Return the price of a meter in the key's group."""
         return self.offer.price(meter)
 
     def price_text(self, meter: str) -> str:
-        """Return the price with at least two decimals; "–" for none."""
+        """Return the price with at least two decimals, or "–" without a price."""
         price = self.price(meter)
         whole, _, fraction = (price or "").partition(".")
         return f"{whole}.{fraction:0<2}" if price else UNKNOWN
@@ -156,7 +157,7 @@ class ModelChoice:
 
 @dataclass(frozen=True, slots=True)
 class Payer:
-    """The payer of the next call: a plan, "" for the wallet; and its rest."""
+    """The payer of the next call: a plan, or "" for the wallet; and the money left."""
 
     plan: str
     left_nanos: int
@@ -164,7 +165,8 @@ class Payer:
 
 @dataclass(frozen=True, slots=True)
 class TryView:
-    """The choices of the page. `key` None: none works; `model` None: its group offers none."""
+    """The choices of the page. `key` None: no key works; `model` None: the key's group offers
+    none."""
 
     settings: TrySettings
     keys: Sequence[OwnKey]
@@ -177,17 +179,18 @@ class TryView:
 
     @property
     def shown_models(self) -> Sequence[ModelChoice]:
-        """Return the models that are asked: one, or two that are compared."""
+        """Return the models to call: one, or two for a comparison."""
         return [choice for choice in (self.model, self.other) if choice is not None]
 
     def request(self, choice: ModelChoice, turns: Sequence[ChatTurn]) -> SampleRequest:
-        """Return the request to a model. Raises Failure."""
+        """Return the request for a model. Raises Failure."""
         chat = self.settings.chat(choice.offer.model, turns)
         return encode_chat(choice.entry, chat, choice.traits)
 
 
 def load_view(db: peewee.Database, user_id: str, settings: TrySettings, base_url: str) -> TryView:
-    """Read the choices of a user: what is not chosen, or not there, is the first that works."""
+    """Read the choices of a user. What is not chosen or not available is replaced by the first that
+    works."""
     at_ms = now_ms()
     own = own_keys.owned(db, user_id, at_ms)
     keys = [key for key in own if state_of(key, at_ms, base_url) in WORKING]
@@ -235,7 +238,7 @@ def _choice(
     entry: str,
     unlike: ModelChoice | None = None,
 ) -> ModelChoice | None:
-    """Return the model of a name, else the first that answers; `unlike`: not this one."""
+    """Return the model with a name, or the first that is available. `unlike`: a model to avoid."""
     if not offers:
         return None
     first = unlike.offer.model if unlike else None

@@ -1,7 +1,7 @@
 """Try it: the page, which works without script as a form, and POST /api/try.
 
-A call is one of the chosen key, by a grant: its group, limits, payer, models and networks hold, and
-its record is like any other's. Texts are kept by the page alone.
+A call is made as the chosen key, with a grant. The key's group, limits, payer, models and networks
+apply, and the call leaves a usage record. Only the page keeps the texts.
 """
 
 import asyncio
@@ -50,7 +50,7 @@ MAX_PROMPT_CHARS = 200_000
 
 
 async def facts_of(handler: HubHandler, answer: RelayAnswer, text: AnswerText) -> CallFacts:
-    """Return the facts of an answer, with its usage record when it comes in time."""
+    """Return the facts of an answer, with its usage record if it appears in time."""
     record: Row = await record_of(handler, answer.request_id) or {}
     refused = answer.status is not None and answer.status >= 400
     headers = answer.headers or {}
@@ -73,7 +73,7 @@ async def facts_of(handler: HubHandler, answer: RelayAnswer, text: AnswerText) -
 
 
 class TryPage(Page):
-    """/try: `?key=&model=&with=&system=` fill the page."""
+    """/try: `?key=&model=&with=&system=` preset the form."""
 
     def initialize(self, site: Any) -> None:
         super().initialize(site)
@@ -112,7 +112,7 @@ class TryPage(Page):
     async def _ask(
         self, settings: TrySettings, conversation: Conversation, prompt: str, action: str
     ) -> None:
-        """Make the calls of a question, and answer with the page."""
+        """Make the calls for a question and render the page."""
         if action == "again":
             question, _ = conversation.pair
             prompt = question.text if question else prompt
@@ -124,7 +124,7 @@ class TryPage(Page):
         view = await self.load(settings)
         turns = conversation.chat_turns(prompt)
         if view.other:
-            turns = turns[-1:]  # both answer one question
+            turns = turns[-1:]  # a comparison sends only the question
         requests = [(choice, view.request(choice, turns)) for choice in view.shown_models]
         with running(self, len(requests)):
             answers = await asyncio.gather(
@@ -143,13 +143,13 @@ class TryPage(Page):
         )
 
     def on_connection_close(self) -> None:
-        """End the calls: nobody waits for their answers."""
+        """Stop the calls, since the client has disconnected."""
         super().on_connection_close()
         for call in self._calls:
             call.stop()
 
     async def refuse(self, failure: Failure) -> None:
-        """Answer with the page, what was typed and why it was not sent."""
+        """Render the page with the submitted values and the problem."""
         prompt = self.get_body_argument("prompt", "", strip=False)
         try:
             conversation = Conversation.read(self.get_body_argument("turns", ""))
@@ -161,7 +161,7 @@ class TryPage(Page):
         await self.page(settings, conversation, prompt, failure)
 
     def _settings(self) -> TrySettings:
-        """Return the settings of the form; a slider that was not touched is not sent."""
+        """Return the settings in the form. Sliders that were not moved are not sent."""
         text = {name: self.get_body_argument(name, "") for name in _FIELDS}
         numbers: dict[str, float | None] = {}
         for name in NUMBERS:
@@ -172,7 +172,7 @@ class TryPage(Page):
         return TrySettings(
             key=text["key"],
             model=text["model"],
-            # of another model: the new one brings its own
+            # the entry of another model does not apply to the new one
             entry=text["entry"] if text["entry_of"] in ("", text["model"]) else "",
             effort=text["effort"],
             other=text["with"],
@@ -186,7 +186,7 @@ class TryPage(Page):
         )
 
     async def load(self, settings: TrySettings) -> TryView:
-        """Return the choices of the user. Raises Failure when nothing can be called."""
+        """Return the choices of the user. Raises Failure if nothing can be called."""
         view = await self.choices(settings)
         if view.key is None or view.model is None:
             raise invalid("key", self.words["try.nothing_to_call"])
@@ -226,7 +226,8 @@ class TryPage(Page):
     def _samples(
         self, view: TryView, conversation: Conversation, prompt: str
     ) -> Sequence[tuple[CodeSample, Sequence[tuple[str, str]]]]:
-        """Return the code of the last call, else of the next, in pieces. Raises Failure."""
+        """Return the code for the last call or, without one, for the next, in pieces. Raises
+        Failure."""
         question, _ = conversation.pair
         turns = [ChatTurn("user", prompt or self.words["try.example"])]
         if question is not None:
@@ -243,8 +244,8 @@ _FIELDS = (*TEXTS, *NUMBERS, *SWITCHES, "entry_of")
 
 
 class TryApi(Api):
-    """POST /api/try: {"key", "model", "entry", "turns", …}; the answer as events of the family,
-    then one event `sluice` with its facts."""
+    """POST /api/try: {"key", "model", "entry", "turns", …}. Answers with the events of the family,
+    then one event `sluice` with the facts."""
 
     def initialize(self, site: Any) -> None:
         super().initialize(site)
@@ -272,14 +273,14 @@ class TryApi(Api):
         self.finish()
 
     def on_connection_close(self) -> None:
-        """End the call: nobody waits for its answer."""
+        """Stop the call, since the client has disconnected."""
         super().on_connection_close()
         if self._call is not None:
             self._call.stop()
 
 
 class _EventSink:
-    """Sends the events of an answer on; the body of any other is in `text`."""
+    """A sink that forwards the events of a stream. Any other body is collected in `text`."""
 
     def __init__(self, handler: TryApi, text: AnswerText) -> None:
         self._handler, self._text = handler, text
@@ -303,7 +304,7 @@ class _EventSink:
 
 
 def _turns_of(value: Any) -> list[ChatTurn]:
-    """Return the turns of a body. Raises Failure."""
+    """Return the turns in a body. Raises Failure."""
     problem = invalid("turns", 'turns are a list of {"role": "user" or "assistant", "text": …}')
     if not isinstance(value, list) or not value:
         raise problem
@@ -318,7 +319,7 @@ def _turns_of(value: Any) -> list[ChatTurn]:
 
 
 def _check(settings: TrySettings, view: TryView) -> None:
-    """Raise Failure for a choice that is not the user's, or that cannot be."""
+    """Raise Failure if a choice is invalid or not the user's."""
     if view.key is None or (settings.key and view.settings.key != settings.key):
         raise invalid("key", "key is the id of a key of yours that works")
     if view.model is None or (settings.model and view.settings.model != settings.model):
