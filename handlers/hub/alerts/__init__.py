@@ -1,1 +1,1 @@
-"""Alerts: rules, destinations, and what was sent; of the gateway and of each user."""
+"""Alerts of the gateway and of each user: rules, destinations, and sent messages."""

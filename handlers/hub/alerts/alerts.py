@@ -1,4 +1,4 @@
-"""The page of the alerts and what was sent."""
+"""The page of alerts, and the messages that were sent."""
 
 from http import HTTPStatus
 
@@ -24,7 +24,7 @@ SAMPLES = {
         "/admin/users/bob",
     ),
 }
-"""Documents that show what a webhook gets."""
+"""Sample documents that show what a webhook receives."""
 
 
 class AlertsPage(AlertPage):
@@ -53,7 +53,7 @@ class AlertsPage(AlertPage):
 
 
 class FirstRulesForm(AlertPage):
-    """Makes the rules that are proposed where there is none."""
+    """Creates the proposed rules if there are no rules."""
 
     async def get(self) -> None:
         self.redirect(self.path(), status=HTTPStatus.SEE_OTHER)
@@ -76,7 +76,7 @@ class FirstRulesForm(AlertPage):
 
 
 class SentPage(AlertPage):
-    """/alerts/sent: all messages, the newest first."""
+    """/alerts/sent: all messages, newest first."""
 
     async def get(self) -> None:
         after = self.get_query_argument("after", "")
@@ -88,7 +88,7 @@ class SentPage(AlertPage):
 
 
 class SendAgainForm(AlertPage):
-    """Sends a message again, by its old id."""
+    """Sends a message again, with its old id."""
 
     async def get(self, message_id: str) -> None:
         self.redirect(self.path("/sent"), status=HTTPStatus.SEE_OTHER)

@@ -1,4 +1,4 @@
-"""Destinations of alerts: made, with the secret of a webhook shown once, tested and removed."""
+"""Destinations of alerts: created (showing a webhook's secret once), tested and removed."""
 
 from http import HTTPStatus
 from typing import Any
@@ -11,18 +11,18 @@ from store.alerts.outbox import Result
 
 
 def result_to_plain(result: Result) -> dict[str, Any]:
-    """Return the result of a test as in JSON."""
+    """Return the result of a test as JSON."""
     return {"ok": result.ok, "result": result.text or None, "took_ms": result.took_ms}
 
 
 async def send_test(handler: AlertHandler, destination_id: str) -> Result:
-    """Send a sample to a destination. Raises Failure: there is none."""
+    """Send a sample to a destination. Raises Failure if it does not exist."""
     await handler.store(destinations.show, handler.owner_id, destination_id)
     return await handler.site.sending(handler.sender.test, handler.owner_id, destination_id)
 
 
 class NewDestinationForm(AlertPage):
-    """The form of a new destination; after it the secret, once."""
+    """The form of a new destination. After saving it shows the secret, once."""
 
     async def get(self) -> None:
         self._show({})
@@ -39,7 +39,7 @@ class NewDestinationForm(AlertPage):
             self.done("done_destination", name=fields["name"])
 
     async def refuse(self, failure: Failure) -> None:
-        """Answer with the form and what is wrong with it."""
+        """Render the form with its problems."""
         texts = failure.problems or {failure.field or "": failure.message}
         self._show({name: self.in_words(text) for name, text in texts.items()})
 

@@ -1,7 +1,7 @@
-"""Whose alerts a request is about, and how rules are said in words.
+"""The owner of the alerts that a request is about, and the texts of rules.
 
-`?of=gateway` are the rules that administrators share, `?of=me` those of the user; pages of
-administrators begin with the former, the API with the latter.
+`?of=gateway` means the rules that administrators share, `?of=me` those of the user. The default is
+`gateway` on administrators' pages, `me` elsewhere and in the API.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ class AlertHandler(HubHandler):
 
     @property
     def of(self) -> str:
-        """Return whose alerts they are: gateway or me. Raises Failure."""
+        """Return whose alerts the request is about: gateway or me. Raises Failure."""
         return self._of(self.get_query_argument("of", "") or self.default_of)
 
     def _of(self, of: str) -> str:
@@ -46,7 +46,7 @@ class AlertHandler(HubHandler):
 
     @property
     def sender(self) -> Sender:
-        """Return the sender of this process, for tests of destinations."""
+        """Return a sender, for tests of destinations."""
         settings = self.site.settings
         return Sender(settings.mail, hub_url(settings.hub), self.site.sealing.cipher)
 
@@ -56,24 +56,24 @@ class AlertApi(AlertHandler, Api):
 
 
 class AlertPage(AlertHandler, Page):
-    """A page about alerts; administrators begin with those of the gateway."""
+    """A page about alerts. For administrators the default is those of the gateway."""
 
     @property
     def default_of(self) -> str:  # type: ignore[override]
-        """Return whose alerts are shown without `of`."""
+        """Return whose alerts are shown if the query has no `of`."""
         return OF_GATEWAY if self.me.admin else MINE
 
     def path(self, path: str = "", **query: str) -> str:
-        """Return a path below /alerts about the same owner."""
+        """Return a path below /alerts for the same owner."""
         return address(f"/alerts{path}", of=self.of, **query)
 
     def done(self, word: str, **values: object) -> None:
-        """Lead to the page of the alerts with a toast."""
+        """Redirect to the page of alerts with a toast."""
         self.say(self.words[f"alerts.{word}"].format(**values))
         self.redirect(self.path(), status=HTTPStatus.SEE_OTHER)
 
     def show_alerts(self, template: str, **values: Any) -> None:
-        """Answer with a page that says rules and destinations in words."""
+        """Render a page that shows rules and destinations as text."""
         self.show(
             f"alerts/{template}.html",
             of=self.of,
@@ -88,11 +88,12 @@ class AlertPage(AlertHandler, Page):
         )
 
     def result_of(self, text: str) -> str:
-        """Return the result of a try in words; what a receiver or the network says as it is."""
+        """Return the result of an attempt as text. Messages of a receiver or the network are
+        unchanged."""
         return self.words[f"alerts.{RESULTS[text]}"] if text in RESULTS else text
 
     def sentence(self, rule: Rule) -> str:
-        """Return a rule in words."""
+        """Return a rule as text."""
         settings: Mapping[str, Any] = rule.settings
         variant = {
             kinds.CHANNEL_DOWN: settings.get("state", ""),
@@ -104,7 +105,7 @@ class AlertPage(AlertHandler, Page):
         return self.words[name].format(**values)
 
     def scope_of(self, rule: Rule) -> str:
-        """Return in words for which objects a rule is."""
+        """Return the objects that a rule covers, as text."""
         names = rule.settings.get("names") or ()
         if names:
             more = f" + {len(names) - MAX_NAMED}" if len(names) > MAX_NAMED else ""
@@ -115,7 +116,7 @@ class AlertPage(AlertHandler, Page):
 
 
 def _amount(text: str) -> str:
-    """Format an amount of a rule with 2 decimals, or with all it has."""
+    """Format an amount of a rule with 2 decimals, or with all if it has more."""
     return money(text, max(2, len(text.partition(".")[2])))
 
 
@@ -126,18 +127,18 @@ def shape_of(rule: Rule) -> str:
 
 
 def message_shape(kind: str, state: str) -> str:
-    """Return the shape of a message."""
+    """Return the shape of a message's state."""
     if state != "firing":
         return {"over": "ok"}.get(state, "idle")
     return "bad" if kind in kinds.KINDS and kinds.KINDS[kind].grave else "warn"
 
 
 def icon_of(kind: str) -> str:
-    """Return the icon of a kind of destination."""
+    """Return the icon for a kind of destination."""
     return {WEBHOOK: "hook", MAIL: "mail", OWNER: "mail"}.get(kind, "chat")
 
 
 def uses_mail(rules: Sequence[Rule], places: Sequence[Destination]) -> int:
-    """Return how many rules that are on send mail."""
+    """Return how many enabled rules send mail."""
     by_mail = {OWNER, *(place.id for place in places if place.kind == MAIL)}
     return sum(not rule.disabled and bool(by_mail & {*rule.destinations}) for rule in rules)

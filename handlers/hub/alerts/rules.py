@@ -1,4 +1,4 @@
-"""Rules of alerts: the form with its preview, the switch, and the JSON API."""
+"""Alert rules: the form with its preview, enabling and disabling, and the JSON API."""
 
 from collections.abc import Mapping
 from http import HTTPStatus
@@ -13,11 +13,11 @@ from store.db.versions import Outdated, outdated_of
 from store.values.errors import Refused
 
 AGAIN_CHOICES = (60, 360, 1440)
-"""Minutes between two messages about the same object that the form offers."""
+"""The form's choices for the minutes between two messages about the same object."""
 
 
 def setting_values(kind: str, texts: Mapping[str, str]) -> dict[str, Any]:
-    """Return the settings of a kind that a form has sent, unchecked."""
+    """Return the submitted settings of a kind, unchecked."""
     values: dict[str, Any] = {}
     for name in kinds.KINDS[kind].settings:
         if name == "names":
@@ -29,7 +29,7 @@ def setting_values(kind: str, texts: Mapping[str, str]) -> dict[str, Any]:
 
 
 class RuleForm(AlertPage):
-    """The form of a new rule, or of one that is there."""
+    """The form of a new or existing rule."""
 
     async def get(self, rule_id: str = "") -> None:
         rule = await self._stored(rule_id)
@@ -66,7 +66,7 @@ class RuleForm(AlertPage):
             self.done("done_rule_made")
 
     async def refuse(self, failure: Failure, rule_id: str = "") -> None:
-        """Answer with the form and what is wrong with it."""
+        """Render the form with its problems."""
         problems = failure.problems or {failure.field or "": failure.message}
         fields = self._fields()
         if outdated := outdated_of(failure):
@@ -154,7 +154,7 @@ def _text(value: Any) -> str:
 
 
 class SwitchRuleForm(AlertPage):
-    """Turns a rule on and off."""
+    """Enables and disables a rule."""
 
     async def get(self, rule_id: str, action: str) -> None:
         self.redirect(self.path(), status=HTTPStatus.SEE_OTHER)
@@ -216,7 +216,7 @@ class RuleApi(AlertApi):
 
 
 class PreviewApi(AlertApi):
-    """POST /api/alerts/preview: of a kind and its settings; nothing is changed."""
+    """POST /api/alerts/preview: the preview of a kind with its settings. Changes nothing."""
 
     change_scope = "read"
 
