@@ -1,1 +1,1 @@
-"""One user, for administrators: the page, invites, the form."""
+"""Users, for administrators: the list, the page of one user, invites."""

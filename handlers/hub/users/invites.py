@@ -1,7 +1,7 @@
-"""Invites and resets of passwords by link: made, listed and withdrawn by administrators; opened by
-whoever holds one, at /join/TOKEN.
+"""Invites and password resets by link. Administrators create, list and withdraw them; anybody who
+has a link can open it at /join/TOKEN.
 
-A token is in no log line and in no other page: it stands in the path, and is shown once.
+A token is part of the path. It is shown once and appears in no log line and on no other page.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ SECONDS_PER_MINUTE = 60
 
 
 def terms_of(body: Mapping[str, Any]) -> InviteTerms:
-    """Read the terms of an invite. Raises Failure."""
+    """Return the terms of an invite. Raises Failure."""
     role, groups = body.get("role") or "member", body.get("groups", [])
     if not isinstance(role, str):
         raise invalid("role", "role must be a string")
@@ -36,21 +36,21 @@ def terms_of(body: Mapping[str, Any]) -> InviteTerms:
 
 
 def url_of(handler: HubHandler, new_link: NewLink) -> str:
-    """Return the address that opens a link."""
+    """Return the URL of a link."""
     request = handler.request
     base = handler.site.settings.hub.public_url or f"{request.protocol}://{request.host}"
     return base.rstrip("/") + new_link.path
 
 
 async def reset_link(handler: AdminHandler, name: str) -> NewLink:
-    """Make a link for a new password of another user. Raises Failure."""
+    """Create a link that sets a new password for another user. Raises Failure."""
     if name == handler.me.user:
         raise invalid(None, "change your own password under Account, with the old one")
     return await handler.store(invites.reset, name, handler.me.user)
 
 
 class InvitesApi(AdminApi):
-    """GET and POST /api/admin/invites; the address is answered once."""
+    """GET and POST /api/admin/invites. The URL is answered once."""
 
     async def get(self) -> None:
         self.answer_list([invites.public(link) for link in await self.store(invites.listed)])
@@ -63,7 +63,7 @@ class InvitesApi(AdminApi):
 
 
 class InviteApi(AdminApi):
-    """DELETE /api/admin/invites/ID: withdraws it."""
+    """DELETE /api/admin/invites/ID: withdraws the invite."""
 
     async def delete(self, link_id: str) -> None:
         await self.store(invites.withdraw, link_id, self.me.user)
@@ -71,7 +71,7 @@ class InviteApi(AdminApi):
 
 
 class ResetApi(AdminApi):
-    """POST /api/admin/users/NAME/reset; the address is answered once."""
+    """POST /api/admin/users/NAME/reset. The URL is answered once."""
 
     async def post(self, name: str) -> None:
         self.fields()
@@ -81,7 +81,7 @@ class ResetApi(AdminApi):
 
 
 class InvitesPage(AdminPage):
-    """/admin/invites: the list; with `?new` the form of an invite."""
+    """/admin/invites: the list or, with `?new`, the form of an invite."""
 
     async def get(self) -> None:
         if self.get_query_argument("new", None) is not None:
@@ -106,7 +106,7 @@ class InvitesPage(AdminPage):
         show_link(self, new_link, path_of("invites"))
 
     async def refuse(self, failure: Failure | None) -> None:
-        """Answer with the form; after a failure with what was typed."""
+        """Render the form; after a failure, with the submitted values."""
         self.show(
             "users/invite_form.html",
             groups=await self.store(listing.names, "group", MAX_GROUPS),
@@ -116,7 +116,7 @@ class InvitesPage(AdminPage):
 
 
 def show_link(handler: AdminPage, new_link: NewLink, back: str) -> None:
-    """Answer with the address of a link, once."""
+    """Render the page that shows the URL of a link, once."""
     word = "users.reset_of" if new_link.link.user else "users.invite_made"
     handler.show(
         "users/link.html",
@@ -139,7 +139,7 @@ class WithdrawInvitePage(ActionPage):
 
 
 class ResetPage(AdminPage):
-    """/admin/users/NAME/reset: makes a link for a new password, and shows it once."""
+    """/admin/users/NAME/reset: creates a link for a new password and shows it once."""
 
     async def get(self, name: str) -> None:
         await self.store(listing.show_one, "user", name)
@@ -150,13 +150,13 @@ class ResetPage(AdminPage):
         show_link(self, await reset_link(self, name), path_of("users", name))
 
     async def refuse(self, failure: Failure | None, name: str) -> None:
-        """Answer with the question; after a failure with its reason."""
+        """Render the question; after a failure, with its reason."""
         problem = self.in_words(failure.message) if failure else ""
         self.show("users/reset.html", name=name, problem=problem)
 
 
 class JoinPage(Page):
-    """/join/TOKEN: makes the user of an invite, or sets a new password."""
+    """/join/TOKEN: creates the user of an invite, or sets a new password."""
 
     public = True
 
@@ -191,12 +191,13 @@ class JoinPage(Page):
             self.set_status(failure.status_code)
             self._show(None if failure.status_code == HTTPStatus.NOT_FOUND else link, failure)
             return
-        # One-time codes, if they are on, are asked for there.
+        # The sign-in asks for a one-time code if the user has set these up.
         self.say(self.words["users.password_set"].format(name=user))
         self.redirect("/sign-in", status=HTTPStatus.SEE_OTHER)
 
     async def _open(self, token: str) -> OpenLink | None:
-        """Return the link of a token; a wrong one counts as a wrong password. Raises Failure."""
+        """Return the link of a token. A wrong token counts like a wrong password. Raises
+        Failure."""
 
         async def check() -> OpenLink | None:
             return await self.store(invites.find, token)
@@ -211,7 +212,7 @@ class JoinPage(Page):
             raise Failure(status, "rate_limited", text, wait_s=error.wait_s) from None
 
     def _show(self, link: OpenLink | None, failure: Failure | None = None) -> None:
-        """Answer with the form, or that the link opens nothing."""
+        """Render the form, or that the link is not valid."""
         if link is None:
             self.set_status(HTTPStatus.NOT_FOUND)
         problems = {}

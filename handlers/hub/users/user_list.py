@@ -1,5 +1,5 @@
-"""The list of users, for administrators: filtered by role and state, in an order, with what each
-has spent, the last call and the keys."""
+"""The list of users, for administrators: filtered by role and state, sorted, with each user's
+spend, last call and number of keys."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -53,7 +53,7 @@ class UserListApi(ObjectListApi):
 
 
 class UserListPage(ObjectListPage):
-    """/admin/users; with `?new` the form of a new user."""
+    """/admin/users: the list or, with `?new`, the form of a new user."""
 
     async def get(self, plural: str = PLURAL) -> None:
         if self.get_query_argument("new", None) is not None:

@@ -1,6 +1,6 @@
-"""One user for administrators: money, calls, keys, ledger on one page; each part as JSON, too.
+"""The page of one user, for administrators: money, calls, keys and ledger; each part also as JSON.
 
-All sums are those of roll-ups: the page costs the same with ten million calls.
+All sums come from roll-ups, so the number of calls does not affect the cost of the page.
 """
 
 from collections.abc import Mapping, Sequence
@@ -41,20 +41,20 @@ from store.values.usage_record import rfc3339
 
 PAYER, MODEL, KEY = "payer", "model", "key"
 PARTS: Mapping[str, str] = {PAYER: "", MODEL: "model", KEY: "key_id"}
-"""The parts of the chart's columns, each with its name in sums of calls."""
+"""What the chart's columns can be split by, each with its dimension in the sums of calls."""
 PLANS, WALLET, REST = "plans", "wallet", ""
 TONES = ("c1", "c2", "c5")
 REST_TONE = "c6"
 LINES, CALLS, PAGE_KEYS = 10, 8, 50
 CALL_COLUMNS = ("key", "cost", "in", "cached", "out", "first", "total")
-MAX_UNDONE = 50  # keys that one Undo enables again: they travel in a cookie
+MAX_UNDONE = 50  # keys that one Undo can enable again; their ids are in a cookie
 
 
 @dataclass(frozen=True, slots=True)
 class UserCalls:
-    """Calls of a user: the sums of CHART_DAYS, the part of all users that succeeded, the costs by
-    day (yyyy-mm-dd) and by what the chart tells apart, the newest calls, what money has refused
-    today, and by key the calls of this month."""
+    """Calls of a user: the sums of CHART_DAYS, the success rate of all users, the costs by day
+    (yyyy-mm-dd) and by what the chart is split by, the newest calls, today's calls refused for lack
+    of money, and the number of calls this month by key."""
 
     sums: CallSums
     share_of_all: float | None
@@ -66,8 +66,8 @@ class UserCalls:
 
 @dataclass(frozen=True, slots=True)
 class UserKeys:
-    """Keys of a user that are not revoked, the last used first, at most PAGE_KEYS; how many there
-    are, and how many are revoked; by name who stopped one."""
+    """The keys of a user that are not revoked, last used first, at most PAGE_KEYS; the number of
+    them all and of revoked ones; by name, who stopped a key."""
 
     rows: Sequence[OwnKey]
     count: int
@@ -77,7 +77,7 @@ class UserKeys:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """The sign-in methods of a user, the open sessions, and who made the user."""
+    """The sign-in methods of a user, the active sessions, and who created the user."""
 
     totp: bool
     links: Sequence[Link]
@@ -100,12 +100,13 @@ class UserView:
 
     @property
     def name(self) -> str:
-        """The name of the user."""
+        """Return the name of the user."""
         return str(self.user["name"])
 
     @property
     def refused(self) -> MoneyRefusals | None:
-        """Calls that money has refused since it last came in."""
+        """Return the calls refused for lack of money, unless money was added since the last of
+        them."""
         refused = self.calls.refused
         credits_ms = (line.at_ms for line in self.ledger.lines if line.amount_nanos > 0)
         return None if refused is None or refused.last_ms < max(credits_ms, default=0) else refused
@@ -113,7 +114,7 @@ class UserView:
 
 @in_snapshot
 def load_view(db: peewee.Database, name: str, by: str, after: str | None) -> UserView:
-    """Read the page of a user. Raises NotFound; Refused: the ledger has no such page."""
+    """Read the page of a user. Raises NotFound; Refused if the ledger has no such page."""
     user = objects.load(db, "user", name)
     owner = SignedIn("", user["id"], name, user["role"])
     summary = load_summary(db, owner)
@@ -168,7 +169,7 @@ def load_keys(db: peewee.Database, user: Mapping[str, Any], at_ms: int) -> UserK
 
 
 def load_access(db: peewee.Database, user: Mapping[str, Any]) -> Access:
-    """Read the sign-in methods of a user."""
+    """Read the sign-in methods and sessions of a user."""
     created_ms, maker = key_stops.origin_of(db, user["name"])
     return Access(
         totp=one_time.is_on(db, user["id"]),
@@ -181,8 +182,8 @@ def load_access(db: peewee.Database, user: Mapping[str, Any]) -> Access:
 
 @dataclass(frozen=True, slots=True)
 class CostChart:
-    """The chart of costs by day: its columns, the tones of their parts, and (tone, name) of its
-    legend, from below."""
+    """The chart of costs by day: its columns, the tones of their parts, and its legend as (tone,
+    name), from the bottom up."""
 
     columns: Sequence[Column]
     tones: Sequence[str]
@@ -234,7 +235,8 @@ class UserPage(AdminPage):
         )
 
     async def _show_removed(self, name: str, failure: Failure) -> None:
-        """Answer 404: who removed the user; for a name that never was one with the nearest."""
+        """Answer 404 with who removed the user. If there never was such a user, raise the failure,
+        which names similar users."""
         removal = await self.store(key_stops.removal_of, name)
         if removal is None:
             raise failure
@@ -242,7 +244,7 @@ class UserPage(AdminPage):
         self.show("users/removed.html", name=name, removal=removal)
 
     def _why(self, row: Row) -> str:
-        """Return the reason of a refused call in short."""
+        """Return a short reason of a refused call."""
         return failure_reason(self.words, row["error_code"], row["error_message"]) or ""
 
     def _chart(self, view: UserView, by: str) -> CostChart:
@@ -274,7 +276,7 @@ class UserPage(AdminPage):
         names: Sequence[str],
         words: Mapping[str, str],
     ) -> Column:
-        """Return the column of a day; `place`: days before today, and the day."""
+        """Return the column of a day. `place`: the number of days before today, and the day."""
         back, day = place
         begin_ms = day_begin_ms(day)
         costs = ", ".join(
@@ -291,7 +293,7 @@ class UserPage(AdminPage):
 
 
 def ranked_names(costs: Mapping[tuple[str, str], int]) -> list[str]:
-    """Return the names that cost anything, the most expensive first."""
+    """Return the names with costs, most expensive first."""
     sums: dict[str, int] = {}
     for (_, name), nanos in costs.items():
         sums[name] = sums.get(name, 0) + nanos
@@ -301,7 +303,7 @@ def ranked_names(costs: Mapping[tuple[str, str], int]) -> list[str]:
 def day_parts(
     costs: Mapping[tuple[str, str], int], day: str, shown: Sequence[str]
 ) -> dict[str, int]:
-    """Return the costs of a day of the names that are shown, those of the others as REST."""
+    """Return the costs of a day for the shown names, and those of all other names as REST."""
     parts = dict.fromkeys((*shown, REST), 0)
     for (other_day, name), nanos in costs.items():
         if other_day == day:
@@ -310,7 +312,7 @@ def day_parts(
 
 
 def usage_of(user: str, **query: str) -> str:
-    """Return the path of the usage of a user."""
+    """Return the path of a user's usage."""
     return address("/admin/usage", user=user, **query)
 
 
@@ -318,7 +320,7 @@ def usage_of(user: str, **query: str) -> str:
 
 
 class UserWalletApi(AdminApi):
-    """GET /api/admin/users/NAME/wallet: as users see their own."""
+    """GET /api/admin/users/NAME/wallet: the same as users get for their own."""
 
     async def get(self, name: str) -> None:
         summary = await self.store(load_wallet, name)
@@ -332,7 +334,7 @@ def load_wallet(db: peewee.Database, name: str) -> WalletSummary:
 
 
 class UserKeysApi(AdminApi):
-    """GET /api/admin/users/NAME/keys: those that are not revoked, the last used first."""
+    """GET /api/admin/users/NAME/keys: keys that are not revoked, last used first."""
 
     async def get(self, name: str) -> None:
         at_ms = now_ms()
@@ -345,7 +347,7 @@ class UserKeysApi(AdminApi):
 def key_to_plain(
     key: OwnKey, stops: Mapping[str, KeyStop], at_ms: int, base_url: str
 ) -> dict[str, Any]:
-    """Return a key as JSON, with who has stopped it."""
+    """Return a key as JSON, with who stopped it."""
     stop = None if key.enabled else stops.get(key.name)
     last = key.last_use
     return {
@@ -366,7 +368,7 @@ def key_to_plain(
 
 
 class DisableKeysApi(AdminApi):
-    """POST /api/admin/users/NAME/keys/disable: all that are enabled."""
+    """POST /api/admin/users/NAME/keys/disable: disables all enabled keys."""
 
     async def post(self, name: str) -> None:
         reason = reason_of(self.fields("reason"))
@@ -375,7 +377,7 @@ class DisableKeysApi(AdminApi):
 
 
 class DisableKeysPage(AdminPage):
-    """Disables all keys of a user, with a reason that their owner sees."""
+    """Disables all keys of a user, with a reason that the user sees."""
 
     async def get(self, name: str) -> None:
         user = await self.store(objects.load, "user", name)
@@ -393,7 +395,7 @@ class DisableKeysPage(AdminPage):
 
 
 class EnableKeysPage(ActionPage):
-    """Enables keys again: what takes back that all were disabled."""
+    """Enables keys again: the Undo after disabling all keys of a user."""
 
     plural, of_object = "users", True
 
