@@ -1,1 +1,1 @@
-"""Pages of administrators, a module a resource."""
+"""Pages for administrators, one module per resource."""

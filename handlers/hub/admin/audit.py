@@ -1,4 +1,4 @@
-"""The audit log: each change with its time, actor, address, and the fields before and after."""
+"""The audit log: each change with its time, actor and address, and the fields before and after."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -21,13 +21,13 @@ from store.values.usage_record import rfc3339
 _PLAIN = ("actor", "address", "action", "kind", "name")
 FIELDS = ("id", "at", *_PLAIN, "before", "after")
 FILTERS = ("actor", "kind", "name", "since")
-KIND = "admin.kind_"  # the prefix of the words of kinds
+KIND = "admin.kind_"  # the prefix of the names of kinds' texts
 _EMPTY: tuple[object, ...] = (None, 0, [], {})
 
 
 @dataclass(frozen=True, slots=True)
 class AuditQuery:
-    """The lines that fit a filter, older than the one of the id `before`."""
+    """The lines that match a filter and are older than the line with the id `before`."""
 
     lines: audit.AuditFilter
     limit: int
@@ -35,7 +35,7 @@ class AuditQuery:
 
 
 def query_of(handler: AdminApi | AdminPage, zone: tzinfo = UTC) -> AuditQuery:
-    """Return the query of a request; a day begins as in the zone. Raises Failure."""
+    """Return the query of a request. `zone`: the time zone of a day in it. Raises Failure."""
     argument = handler.get_query_argument
     since = argument("since", "")
     try:
@@ -49,7 +49,7 @@ def query_of(handler: AdminApi | AdminPage, zone: tzinfo = UTC) -> AuditQuery:
 
 
 def load_page(db: peewee.Database, query: AuditQuery) -> ListPage:
-    """Return lines of the log, the newest first."""
+    """Return lines of the log, newest first."""
     rows = audit.entries(db, query.limit + 1, query.lines, query.before)
     items = [to_plain(row) for row in rows[: query.limit]]
     return ListPage(items, items[-1]["id"] if len(rows) > query.limit else None)
@@ -73,7 +73,7 @@ class AuditApi(AdminApi):
 
 
 class AuditExportApi(AdminApi):
-    """GET /api/admin/audit/export?format=csv|ndjson: all lines that fit, the newest first."""
+    """GET /api/admin/audit/export?format=csv|ndjson: all matching lines, newest first."""
 
     async def get(self) -> None:
         rows = audit.every_entry(self.site.db, query_of(self).lines)
@@ -81,7 +81,7 @@ class AuditExportApi(AdminApi):
 
 
 class FieldChange(NamedTuple):
-    """The value of a field before and after a change as text, None where it had none."""
+    """The value of a field before and after a change, as text. None: it had no value."""
 
     name: str
     before: str | None
@@ -91,7 +91,7 @@ class FieldChange(NamedTuple):
 def field_changes(
     before: Mapping[str, Any] | None, after: Mapping[str, Any] | None
 ) -> Iterator[FieldChange]:
-    """Return the fields of a change in order; of a created object those that are not empty."""
+    """Return the changed fields in order; for a created object only those that are not empty."""
     old, new = before or {}, after or {}
     if before is None:
         new = {name: value for name, value in new.items() if value not in _EMPTY}
@@ -125,7 +125,7 @@ class AuditPage(AdminPage):
         )
 
     def _kinds(self, chosen: str) -> list[tuple[str, str]]:
-        """Return the kinds to choose from with their words, in the order of these."""
+        """Return the kinds to choose from with their texts, sorted by text."""
         words = self.words.items()
         kinds = {name.removeprefix(KIND): word for name, word in words if name.startswith(KIND)}
         if chosen:

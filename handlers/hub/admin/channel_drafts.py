@@ -1,6 +1,6 @@
-"""The JSON API of the draft of a new channel, and of the vendors to choose from.
+"""The JSON API for the draft of a new channel, and for the vendors to choose from.
 
-The verbs are those of the pages (`new_channel`).
+It uses the same functions as the pages (`new_channel`).
 """
 
 from collections.abc import Mapping
@@ -84,7 +84,7 @@ class DraftSaveApi(AdminApi):
 
 
 def _take_body(db: peewee.Database, draft: Draft, body: Mapping[str, Any], currency: str) -> None:
-    """Take models and what is paid from a body of the API. Raises Failure."""
+    """Copy models and costs from a body of the API into the draft. Raises Failure."""
     rows = body.get("models", [])
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise invalid("models", "models must be a list of objects")

@@ -1,5 +1,5 @@
-"""Channels beyond their fields: the list with one opened, tests by real calls, the models of an
-upstream, switching one, suspended upstream keys."""
+"""Channels beyond their fields: the list with one channel opened, tests by real calls, the models
+of an upstream, enabling and draining, suspended upstream keys."""
 
 import asyncio
 import time
@@ -24,15 +24,15 @@ from store.channels.serving import TRANSLATED
 from store.values.fields import Instant
 
 FILTERS = ("state", "vendor", "group")
-_NOT_COPIED = ("draining", "ca_file")  # and secrets, which no form shows
-MAX_MODELS = 24  # of one test on a page; each is a real call
-MAX_CHANNELS = 100  # of one test of all; each is a real call
+_NOT_COPIED = ("draining", "ca_file")  # nor are secrets, which no form shows
+MAX_MODELS = 24  # in one test on a page; each is a real call
+MAX_CHANNELS = 100  # in one test of all channels; each is a real call
 
 _SHAPES_BY_URGENCY = ("bad", "warn", "live", "none", "idle", "ok")
 
 
 async def test(handler: HubHandler, name: str, model: str | None, *, stream: bool) -> ChannelTest:
-    """Make a real call through a channel, with a line in the audit log. Raises Failure."""
+    """Make a real call through a channel and write an audit line. Raises Failure."""
     cipher = handler.site.sealing.cipher
     target = await handler.store(channel_test.target_of, cipher, name, model, stream=stream)
     result = await channel_test.call(target, handler.site.settings.upstream)
@@ -66,7 +66,7 @@ async def test_channels(
 
 
 def testable(channel: Mapping[str, Any]) -> bool:
-    """Return whether a test of all channels calls this one."""
+    """Return whether a test of all channels includes this one."""
     return bool(channel["enabled"] and channel["models"])
 
 
@@ -76,7 +76,8 @@ async def _note(handler: HubHandler, result: ChannelTest) -> None:
 
 
 async def list_models(handler: HubHandler, name: str) -> tuple[UpstreamList, list[ModelOffer]]:
-    """Return the models that a channel's upstream lists, with their use here. Raises Failure."""
+    """Return the models that a channel's upstream lists, and how they are used here. Raises
+    Failure."""
     channel = await handler.store(channel_test.load_channel, handler.site.sealing.cipher, name)
     listed = await channel_test.list_upstream_models(channel, handler.site.settings.upstream)
     currency = handler.site.settings.money.currency
@@ -151,7 +152,7 @@ class ReinstateApi(AdminApi):
 
 
 def state_of(channel: dict[str, Any]) -> tuple[str, str]:
-    """Return shape and word of a channel's state."""
+    """Return the shape and the word for a channel's state."""
     if not channel["enabled"]:
         return "idle", "switched_off"
     if channel["draining"]:
@@ -161,7 +162,7 @@ def state_of(channel: dict[str, Any]) -> tuple[str, str]:
 
 
 def counts_of(channels: Sequence[dict[str, Any]]) -> list[tuple[str, str, int]]:
-    """Return shape, word and number of the channels in each state, the most urgent first."""
+    """Return shape, word and number of the channels in each state, most urgent first."""
     counts = Counter(map(state_of, channels))
     ranked = sorted(counts, key=lambda state: _SHAPES_BY_URGENCY.index(state[0]))
     return [(shape, word, counts[shape, word]) for shape, word in ranked]
@@ -182,12 +183,12 @@ def _fits(channel: dict[str, Any], filters: Mapping[str, str]) -> bool:
 
 
 def failure_word(words: Mapping[str, str], code: str | None) -> str | None:
-    """Return the short text of the error of an attempt; None without one."""
+    """Return the short text for an attempt's error, or None without one."""
     return short_word(words, CONDITIONS.get(code or "", code))
 
 
 def entry_words(words: Mapping[str, str], entry: str, way: str) -> str:
-    """Return an entry point of a channel with the family from which its calls are translated."""
+    """Return the text for an entry of a channel, with the family that calls are translated to."""
     name, family = entry_names(words, [entry]), way.removeprefix(TRANSLATED)
     if family == way:
         return words["try.native"].format(entry=name)
@@ -195,20 +196,20 @@ def entry_words(words: Mapping[str, str], entry: str, way: str) -> str:
 
 
 def limit_words(words: Mapping[str, str], limit: str, value: int) -> str:
-    """Return a limit of a channel, or of each of its upstream keys."""
+    """Return the text for a limit of a channel or of each of its upstream keys."""
     own = limit.removeprefix("key_")
     text = words[f"users.limit_{own}"].format(count=count(value))
     return text if own == limit else words["admin.limit_of_key"].format(limit=text)
 
 
 def last_error_of(channel: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the model of a channel that failed last."""
+    """Return the status of the model whose calls failed last."""
     failed = [status for status in channel["status"] if status["last_error_at"]]
     return max(failed, key=lambda status: str(status["last_error_at"]), default=None)
 
 
 def keys_of(channel: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the upstream keys by position, each with its suspension or None."""
+    """Return the upstream keys by position, each with its suspension, if any."""
     suspensions = {key["position"]: key for key in channel["keys_aside"]}
     return [
         {"position": position, "suspension": suspensions.get(position)}
@@ -218,7 +219,7 @@ def keys_of(channel: dict[str, Any]) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True, slots=True)
 class ChannelSelection:
-    """The channels of a search, and those of them that fit the filters: `selected`."""
+    """The channels that match a search, and in `selected` those that also match the filters."""
 
     paging: Paging
     filters: Mapping[str, str]
@@ -233,8 +234,8 @@ class ChannelPage(ObjectForm):
     async def show_channels(
         self, opened: str = "", results: list[ChannelTest] | None = None
     ) -> None:
-        """Answer with the list, one channel opened, and the results of its test; with none opened,
-        those of a test of all."""
+        """Render the list, with one channel opened and the results of its test or, without an
+        opened channel, of a test of all."""
         selection = await self.selection()
         channels = selection.selected
         if opened and opened not in [channel["name"] for channel in channels]:
@@ -275,7 +276,7 @@ class ChannelPage(ObjectForm):
         )
 
     async def selection(self) -> ChannelSelection:
-        """Return the channels that the query of the page selects."""
+        """Return the channels that the page's query selects."""
         paging = replace(self.paging(), limit=MAX_ITEMS)
         part = await self.store(objects.load_page, "channel", paging)
         arguments = {name: self.get_query_argument(name, "") for name in FILTERS}
@@ -285,8 +286,9 @@ class ChannelPage(ObjectForm):
 
 
 class ChannelListPage(ChannelPage):
-    """The list; with `?new` and `like` the form of a copy, which a POST creates; without `like` the
-    three steps of a new one. A POST may also test all that the list shows."""
+    """The list. With `?new` and `like`, the form of a copy, which a POST creates; with `?new`
+    alone, a redirect to the steps for a new channel. A POST can also test all channels in the
+    list."""
 
     async def get(self) -> None:
         if self.get_query_argument("new", None) is None:
@@ -312,7 +314,7 @@ class ChannelListPage(ChannelPage):
 
 
 class ChannelAction(ActionPage):
-    """The target of a form beside a channel."""
+    """The target of a form in the list of channels."""
 
     plural, of_object = "channels", True
 
@@ -340,7 +342,7 @@ class ChannelTestPage(ChannelAction, ChannelPage):
 
 
 class SwitchChannelPage(ChannelAction):
-    """Enables, disables or drains a channel; the toast takes it back."""
+    """Enables, disables or drains a channel. The toast has an Undo."""
 
     async def post(self, name: str, action: str) -> None:
         await switch(self, name, action)
@@ -350,7 +352,7 @@ class SwitchChannelPage(ChannelAction):
 
 
 class ReinstatePage(ChannelAction):
-    """Uses a suspended upstream key again."""
+    """Ends the suspension of an upstream key."""
 
     async def post(self, name: str) -> None:
         text = self.get_body_argument("key", "")
@@ -365,7 +367,7 @@ class ReinstatePage(ChannelAction):
 
 
 class UpstreamModelsPage(AdminPage):
-    """The models that a channel's upstream lists; the chosen ones are added to the channel."""
+    """The models that a channel's upstream lists. Chosen ones are added to the channel."""
 
     async def get(self, name: str) -> None:
         await self._page(name)

@@ -1,4 +1,4 @@
-"""Redeem codes: batches are created and shown once; unused ones are changed and removed."""
+"""Redeem codes: created in batches and shown once; unused ones can be changed and removed."""
 
 from collections.abc import Mapping
 from http import HTTPStatus
@@ -19,7 +19,7 @@ BATCH_FIELDS = ("amount", "count", "expires_at")
 
 
 def load_page(db: peewee.Database, paging: Paging) -> ListPage:
-    """Return a page of the list, the newest first."""
+    """Return a page of the list, newest first."""
     rows = codes.page(db, paging.limit + 1, paging.after, paging.search)
     at_ms = database_ms(db)
     items = [codes.public(code, at_ms) for code in rows[: paging.limit]]
@@ -27,12 +27,12 @@ def load_page(db: peewee.Database, paging: Paging) -> ListPage:
 
 
 def load(db: peewee.Database, code_id: str) -> dict[str, Any]:
-    """Return one code by its id. Raises NotFound."""
+    """Return a code by its id. Raises NotFound."""
     return codes.public(codes.show(db, code_id), database_ms(db))
 
 
 def batch_of(body: Mapping[str, Any]) -> codes.NewCodes:
-    """Read the requested batch of a body or a form. Raises Failure."""
+    """Return the batch that a body or a form requests. Raises Failure."""
     count, expires_at = body.get("count") or 1, body.get("expires_at") or None
     if isinstance(count, str) and count.isdecimal() and len(count) <= MAX_DIGITS:
         count = int(count)
@@ -47,13 +47,14 @@ def batch_of(body: Mapping[str, Any]) -> codes.NewCodes:
 
 
 async def create(handler: HubHandler, batch: codes.NewCodes) -> list[dict[str, Any]]:
-    """Create a batch; return the codes in clear, which are never shown again. Raises Failure."""
+    """Create a batch and return the codes in clear text, which is never shown again. Raises
+    Failure."""
     pepper = handler.site.sealing.peppers[0]
     return await handler.store(create_codes, batch, pepper, handler.me.user)
 
 
 async def change(handler: HubHandler, code_id: str, body: Mapping[str, Any]) -> None:
-    """Change amount, expiry or `enabled` of an unused code. Raises Failure."""
+    """Change the amount, expiry or `enabled` of an unused code. Raises Failure."""
     fields = {
         name: "" if value is None else str(value)
         for name, value in body.items()
@@ -97,7 +98,7 @@ class CodeApi(AdminApi):
 
 
 class CodeListPage(AdminPage):
-    """The list; with `?new` the form of a batch."""
+    """The list or, with `?new`, the form of a batch."""
 
     async def get(self) -> None:
         if self.get_query_argument("new", None) is not None:
@@ -115,13 +116,13 @@ class CodeListPage(AdminPage):
         self.show("admin/codes_created.html", codes=created, back=path_of("codes"))
 
     async def refuse(self, failure: Failure | None) -> None:
-        """Answer with the form; after a failure with what was typed."""
+        """Render the form; after a failure, with the submitted values."""
         values = self.form_values(BATCH_FIELDS, failure)
         self.show("admin/codes_form.html", back=path_of("codes"), **values)
 
 
 class SwitchCodePage(ActionPage):
-    """Enables and disables a code; the toast takes it back."""
+    """Enables and disables a code. The toast has an Undo."""
 
     plural = "codes"
 
@@ -132,7 +133,7 @@ class SwitchCodePage(ActionPage):
 
 
 class RemoveCodePage(ConfirmationPage):
-    """Removes a code when its last characters are typed."""
+    """Removes a code after its last characters were typed."""
 
     async def prepare_question(self, code_id: str) -> None:
         code = (await self.store(load, code_id))["code"]

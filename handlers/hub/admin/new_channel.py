@@ -1,7 +1,7 @@
-"""A new channel in three steps: vendor and key, models and prices, tests and the end.
+"""A new channel in three steps: vendor and key, models and prices, tests and saving.
 
-The steps are one draft of the session (operations/channel_draft.py); each form changes it and leads
-to the next step by a redirect, so that Back works and nothing is lost. The first run has the same
+All steps edit one draft of the session (operations/channel_draft.py). Each form changes the draft
+and redirects to the next step, so that Back works and nothing is lost. The first run has the same
 steps in a page of its own.
 """
 
@@ -50,22 +50,22 @@ FILTERS = ("all", "chosen", "new", "unpriced")
 NO_LIST = (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED, HTTPStatus.NOT_IMPLEMENTED)
 _NOT_ASKED = {"draining", "cost", "cost_factor", "ca_file"}
 REMOVABLE: Mapping[str, Any] = {"extra_headers": {}, "proxy": None}
-"""Secrets of a draft that a tick takes out of it, and what they are without."""
+"""Secrets that a checkbox removes from a draft, with their value after that."""
 _FIELDS = ("name", "vendor", "family", "base_url", "keys", "groups")
 _SEPARATORS = str.maketrans(",;\r\n\t", "     ")
 
 
-# ---- what pages and endpoints share
+# ---- shared by pages and endpoints
 
 
 async def load(handler: AdminHandler) -> Draft | None:
-    """Return the draft of the session or token; None without one."""
+    """Return the draft of the session or token, or None."""
     cipher = handler.site.sealing.cipher
     return await handler.store(channel_draft.load, cipher, handler.me.session_id)
 
 
 async def edit(handler: AdminHandler, change: Callable[[peewee.Database, Draft], None]) -> Draft:
-    """Change the draft. Raises Failure, 404 without one."""
+    """Change the draft. Raises Failure; 404 without a draft."""
     cipher, owner = handler.site.sealing.cipher, handler.me.session_id
 
     def work(db: peewee.Database) -> Draft:
@@ -79,7 +79,7 @@ async def edit(handler: AdminHandler, change: Callable[[peewee.Database, Draft],
 
 
 async def set_account(handler: AdminHandler, values: Mapping[str, Any]) -> Draft:
-    """Set the fields of the draft's account; without a draft begin one. Raises Failure."""
+    """Set the account's fields in the draft. Creates the draft if there is none. Raises Failure."""
     sealing, me = handler.site.sealing, handler.me
 
     def work(db: peewee.Database) -> Draft:
@@ -91,7 +91,7 @@ async def set_account(handler: AdminHandler, values: Mapping[str, Any]) -> Draft
 
 
 async def list_models(handler: AdminHandler) -> Draft:
-    """Ask the vendor for its models and take them into the draft. Raises Failure."""
+    """List the vendor's models and add them to the draft. Raises Failure."""
     draft = await needed(handler)
     channel = await handler.store(lambda db: channel_draft.channel_of(draft))
     answer = await channel_test.list_upstream_models(channel, handler.site.settings.upstream)
@@ -109,8 +109,8 @@ async def list_models(handler: AdminHandler) -> Draft:
 async def test_models(
     handler: AdminHandler, names: Sequence[str], *, stream: bool = True
 ) -> list[ChannelTest]:
-    """Test models of the draft, MODELS_AT_ONCE at a time; each result is kept as it comes. Raises
-    Failure."""
+    """Test models of the draft, MODELS_AT_ONCE at a time. Each result is stored when it arrives.
+    Raises Failure."""
     if len(names) > MAX_CHOSEN:
         raise invalid("models", f"at most {MAX_CHOSEN} models at once: each is a real call")
     draft = await needed(handler)
@@ -135,7 +135,7 @@ async def test_models(
 
 
 async def save(handler: AdminHandler, *, enabled: bool) -> str:
-    """Create the channel and drop the draft; return its name. Raises Failure."""
+    """Create the channel, delete the draft, and return the channel's name. Raises Failure."""
     draft, sealing, me = await needed(handler), handler.site.sealing, handler.me
 
     def work(db: peewee.Database) -> str:
@@ -147,7 +147,7 @@ async def save(handler: AdminHandler, *, enabled: bool) -> str:
 
 
 async def needed(handler: AdminHandler) -> Draft:
-    """Return the draft of the session or token. Raises Failure, 404 without one."""
+    """Return the draft of the session or token. Raises Failure 404 without one."""
     draft = await load(handler)
     if draft is None:
         raise Failure(HTTPStatus.NOT_FOUND, "not_found", "there is no draft of a channel")
@@ -155,7 +155,7 @@ async def needed(handler: AdminHandler) -> Draft:
 
 
 def take_end(draft: Draft, texts: Mapping[str, str]) -> None:
-    """Take what is paid, priority and weight. Raises Failure."""
+    """Copy costs, priority and weight into the draft. Raises Failure."""
     draft.pay = texts.get("pay", draft.pay)
     if draft.pay not in PAYS:
         raise invalid("pay", f"pay must be one of {', '.join(PAYS)}")
@@ -178,8 +178,8 @@ def _factor(text: str) -> str:
 
 
 class ChannelWizard(AdminPage):
-    """The three steps. `first_run`: it is the first channel, which needs a model that works;
-    `action`: where the forms go."""
+    """The three steps. `first_run`: this is the first channel, which needs a working model.
+    `action`: the target of the forms."""
 
     first_run = False
     action = PLACE
@@ -189,15 +189,15 @@ class ChannelWizard(AdminPage):
         return f"{PLACE}?{urlencode({'step': step, **query})}"
 
     def end_path(self, name: str) -> str:
-        """Return the path that a saved channel leads to; without a name: of one given up."""
+        """Return the path to redirect to after saving; without a name, after cancelling."""
         return path_of("channels", name)
 
     async def render_step(self, values: Mapping[str, Any]) -> None:
-        """Answer with a page around the step."""
+        """Render a page around the step."""
         self.show("admin/new_channel.html", **values)
 
     async def show_step(self, step: int, failure: Failure | None = None) -> None:
-        """Answer with a step; the first without a draft, the second without models chosen."""
+        """Render a step: the first without a draft, the second if no models are chosen."""
         draft = await load(self)
         if draft is None or (not draft.models and draft.error is None and not draft.status):
             step = ACCOUNT
@@ -227,12 +227,13 @@ class ChannelWizard(AdminPage):
         return self.words.get(f"new_channel.vendor_{vendor}", label)
 
     async def take_step(self) -> None:
-        """Carry out the button of a step's form, and lead on, or answer with the step's problem."""
+        """Perform the action of the pressed button and redirect, or show the step with the
+        problem."""
         do = self.get_body_argument("do", "")
         try:
             await self._take(do)
         except Failure as failure:
-            if failure.status_code == HTTPStatus.NOT_FOUND:  # the draft is over
+            if failure.status_code == HTTPStatus.NOT_FOUND:  # there is no draft any more
                 self.redirect(self.step_path(ACCOUNT), status=HTTPStatus.SEE_OTHER)
                 return
             await self.show_step(step_of(do), failure)
@@ -435,7 +436,7 @@ class NewChannelPage(ChannelWizard):
 
 
 def step_of(do: str) -> int:
-    """Return the step whose form has a button."""
+    """Return the step whose form has the button."""
     if do in ("list", "names"):
         return ACCOUNT
     return TESTS if do in ("run", "save", "save_off") or do.startswith("again=") else MODELS
@@ -458,11 +459,11 @@ def _own_prices(db: peewee.Database, names: Sequence[str]) -> dict[str, Mapping[
 def _places_of(
     db: peewee.Database, draft: Draft, names: Sequence[str]
 ) -> tuple[list[dict[str, Any]], dict[str, list[dict[str, Any]]]]:
-    """Return the groups of a draft, and by model the other enabled channels that serve it."""
+    """Return the groups of a draft and, by model, the other enabled channels that serve it."""
     limit = Paging(MAX_OPTIONS)
     chosen = draft.channel.get("groups", [DEFAULT_GROUP])
     groups = [g for g in listing.list_page(db, "group", limit).items if g["name"] in chosen]
-    groups = groups or [{"name": DEFAULT_GROUP, "multiplier": "1"}]  # that is made with it
+    groups = groups or [{"name": DEFAULT_GROUP, "multiplier": "1"}]  # created on save
     channels = listing.list_page(db, "channel", limit).items
     serving = {
         name: [c for c in channels if c["enabled"] and name in c["models"]] for name in names
@@ -471,7 +472,7 @@ def _places_of(
 
 
 def _take_rows(draft: Draft, submitted: Mapping[str, Sequence[str]]) -> None:
-    """Take the rows that a form has sent: ticks, names and cells."""
+    """Copy the submitted rows into the draft: checkboxes, names and prices."""
     rows, chosen = set(submitted.get("row", ())), set(submitted.get("chosen", ()))
     for model in draft.models:
         if model.upstream not in rows:
@@ -486,7 +487,7 @@ def _take_rows(draft: Draft, submitted: Mapping[str, Sequence[str]]) -> None:
 
 
 def _act(draft: Draft, do: str, factor: str, existing: set[str]) -> None:
-    """Carry out a button above the table, for the chosen models. Raises Refused."""
+    """Perform the action of a button above the table on the chosen models. Raises Refused."""
     if do == "choose":
         for model in draft.models:
             priced = model.prices or model.name in existing

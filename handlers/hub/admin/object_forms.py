@@ -1,7 +1,7 @@
-"""Forms of administered objects, made from the table of fields that `apply` reads, and read back
-into values of its document.
+"""Forms of administered objects: generated from the table of fields that `apply` uses, and
+converted back to values of its document.
 
-Secrets are never shown again: an empty field keeps the stored one.
+Secrets are never shown again. An empty field keeps the stored one.
 """
 
 import json
@@ -29,10 +29,10 @@ ADVANCED: Mapping[str, frozenset[str]] = {
         | {"first_byte_timeout_s", "idle_timeout_s", "retry_timeouts"}
     ),
 }
-"""Fields that are seldom needed: a form hides them behind "More"."""
+"""Fields that are rarely needed, which a form hides behind "More"."""
 
-MAX_CHECKBOXES = 24  # more names than that are typed, one a line
-MAX_OPTIONS = 200  # more names than that are typed
+MAX_CHECKBOXES = 24  # beyond this, names are typed, one per line
+MAX_OPTIONS = 200  # beyond this, names are typed
 _LINES = re.compile(r"\s*[\r\n]+\s*")
 _GAPS = re.compile(r"[\s,]+")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
@@ -41,9 +41,9 @@ _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 @dataclass(frozen=True, slots=True)
 class FormField:
     """A field as a form shows it. `widget`: text, number, check, choice, checks, features, lines,
-    prices, rates, secret, secret_lines; `values`: its contents or the chosen ones; `secrets`: how
-    many are stored; `named`: the options are names, which have no other words; `prices` and
-    `rates`: those of the widgets of these names."""
+    prices, rates, secret, secret_lines. `values`: its contents, or the chosen options. `secrets`:
+    the number of stored secrets. `named`: the options are names, which need no translation.
+    `prices` and `rates`: the contents of the widgets with these names."""
 
     name: str
     widget: str
@@ -59,20 +59,20 @@ class FormField:
 
     @property
     def value(self) -> str:
-        """The text of a field with one value."""
+        """Return the text of a field with one value."""
         return self.values[0] if self.values else ""
 
     @property
     def problem_at(self) -> str:
-        """The meter that a problem of prices is about: its first word."""
+        """Return the meter that a problem of prices is about: its first word."""
         return re.split("[: ]", self.problem, maxsplit=1)[0]
 
 
 @dataclass(frozen=True, slots=True)
 class FormContents:
-    """Contents of a form: a stored object (None: a new one, with `defaults`), what was submitted
-    before, the problem of a field, and the names that some fields choose from. `merged`: values of
-    the document that take the place of what was submitted."""
+    """The contents of a form. `stored`: the stored object, None for a new one, which has
+    `defaults`. `submitted`: what was submitted before. `problems`: by field. `names`: the names to
+    choose from, by field. `merged`: the document's values that replace submitted ones."""
 
     stored: Mapping[str, Any] | None = None
     defaults: Mapping[str, Any] = field(default_factory=dict)
@@ -82,18 +82,18 @@ class FormContents:
     merged: Mapping[str, Any] = field(default_factory=dict)
 
     def of(self, name: str) -> "FormContents":
-        """Return the contents for one field."""
+        """Return the contents for a field."""
         if name not in self.merged:
             return self
         return replace(self, stored={**(self.stored or {}), **self.merged}, submitted=None)
 
 
 _NOT_IN_FORMS = ("price_changes", "price_source")
-"""Set by the JSON API and commands only."""
+"""Fields that only the JSON API and commands set."""
 
 
 def form_fields(kind: str, contents: FormContents) -> list[FormField]:
-    """Return the fields of the form of an object of a kind."""
+    """Return the fields of the form for an object of a kind."""
     spec = KINDS[kind]
     new = contents.stored is None
     fields = []
@@ -104,13 +104,13 @@ def form_fields(kind: str, contents: FormContents) -> list[FormField]:
         if (row.once and not new) or name in _NOT_IN_FORMS:
             continue
         if row.local and not (contents.stored or {}).get(name):
-            continue  # only commands set it; here it can be removed
+            continue  # only commands can set it; a form can remove it
         fields.append(_form_field(kind, name, row, contents))
     return fields
 
 
 def document_values(kind: str, submitted: Submitted, *, new: bool) -> dict[str, Any]:
-    """Return the values of the document that a form has sent, unchecked."""
+    """Return the document's values for a submitted form, unchecked."""
     spec, values = KINDS[kind], {}
     if new:
         values = {name: (submitted.get(name) or [""])[0].strip() for name in spec.identity}
@@ -138,12 +138,12 @@ def _value(name: str, row: Field, submitted: Submitted, texts: Sequence[str], *,
         return _LEFT_OUT if rates is None else rates
     text = texts[0].strip() if texts else ""
     if row.secret and (not texts or MASK in text):
-        # Not for a proxy, which is shown: emptying its field removes it.
+        # Except for a proxy, which is shown, so an empty field removes it.
         return None if name == "proxy" and not texts and not new else _LEFT_OUT
     if isinstance(kind, types.ListOf):
         if kind.item is FEATURE:
             return words_of(texts)
-        # Names of groups may hold blanks and commas; nothing else that is listed may.
+        # Names of groups may contain spaces and commas; no other listed values may.
         gaps = _LINES if kind.item is NAME else _GAPS
         return [part for text in texts for part in gaps.split(text.strip()) if part]
     if isinstance(kind, (types.ModelMap, types.HeaderMap, types.OptionMap)):
@@ -156,7 +156,7 @@ def _value(name: str, row: Field, submitted: Submitted, texts: Sequence[str], *,
 
 
 def _table(kind: types.FieldType, texts: Sequence[str]) -> dict[str, Any]:
-    """Read lines `name = value`; a name alone stands for itself."""
+    """Parse lines `name = value`. A name alone has itself as its value."""
     table: dict[str, Any] = {}
     mark = ":" if isinstance(kind, types.HeaderMap) else "="
     for line in (line.strip() for text in texts for line in text.splitlines()):
@@ -229,7 +229,7 @@ def _widget(name: str, row: Field, inner: types.FieldType, options: Sequence[str
 
 
 def _field_values(name: str, row: Field, widget: str, contents: FormContents) -> list[str]:
-    """Return the contents of a field: what was submitted, else what is stored, else the default."""
+    """Return the contents of a field: the submitted ones, or the stored ones, or the default."""
     if widget in ("secret", "secret_lines", "prices", "rates"):
         return []
     if contents.submitted is not None:

@@ -1,7 +1,7 @@
 """Users, groups, models, channels, plans and subscriptions: their lists, and the forms that create,
-change and remove one.
+change and remove an object.
 
-Whatever such a kind has beyond that stands in a module of its own: users, models, channels.
+What is specific to users, models or channels is in modules of their own.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -35,12 +35,12 @@ PLURALS: Mapping[str, str] = {
     "plans": "plan",
     "subscriptions": "subscription",
 }
-"""Kinds of the document of `apply` by their names in paths; codes are none of it."""
+"""Kinds of the document of `apply` by their names in paths. Codes are not part of the document."""
 _PAGE_OF_LIST = {"subscriptions": "plans"}
-"""Pages that have the list of another kind, too."""
+"""Kinds whose list is on the page of another kind's list."""
 MAX_SUBSCRIPTIONS = 100
 _WITH_PAGES = ("channel", "user")
-"""Kinds of which an object has a page of its own; its form is below that."""
+"""Kinds whose objects have pages of their own. The form is on a path below the object's."""
 
 Objects = Sequence[dict[str, Any]]
 Administering = AdminApi | AdminPage
@@ -53,7 +53,7 @@ def _with_money(db: peewee.Database, users: Objects) -> list[dict[str, Any]]:
 
 
 def _with_margins(db: peewee.Database, objects: Objects, kind: str) -> list[dict[str, Any]]:
-    """Add the operator's margin of the last days to models or channels; None: unknown."""
+    """Add the operator's recent margin to models or channels. None: unknown."""
     margins = sums.margins(db, kind) if objects else {}
     return [{**fields, "margin": margins.get(fields["name"])} for fields in objects]
 
@@ -64,7 +64,7 @@ _COMPLETE: Mapping[str, Callable[[peewee.Database, Objects], list[dict[str, Any]
     "channel": lambda db, channels: _with_margins(db, with_status(db, channels), "channel"),
     "subscription": with_use,
 }
-"""Add to objects what a list shows beyond the fields of the document."""
+"""Functions that add what a list shows besides the fields of the document."""
 
 
 def load_page(db: peewee.Database, kind: str, paging: Paging) -> ListPage:
@@ -74,13 +74,13 @@ def load_page(db: peewee.Database, kind: str, paging: Paging) -> ListPage:
 
 
 def complete(db: peewee.Database, kind: str, items: Objects) -> list[dict[str, Any]]:
-    """Return objects of a list with what it shows beyond the fields of the document."""
+    """Return objects with what their list shows besides the fields of the document."""
     return _COMPLETE[kind](db, items) if kind in _COMPLETE else list(items)
 
 
 @in_snapshot
 def load(db: peewee.Database, kind: str, name: str) -> dict[str, Any]:
-    """Return one object as in its list, with its version. Raises NotFound."""
+    """Return an object as in its list, with its version. Raises NotFound."""
     fields = listing.show_one(db, kind, name)
     named = "/".join(fields[part] for part in KINDS[kind].identity)
     [fields] = complete(db, kind, [fields])
@@ -88,7 +88,7 @@ def load(db: peewee.Database, kind: str, name: str) -> dict[str, Any]:
 
 
 async def create(handler: Administering, kind: str, values: Mapping[str, Any]) -> str:
-    """Create an object; return its name. Raises Failure."""
+    """Create an object and return its name. Raises Failure."""
     hashes = "password" in values
     outcome = await handler.edit(lambda it: it.create(kind, None, values), hashes=hashes)
     return outcome.changes[0].name
@@ -101,8 +101,8 @@ async def change(
     values: Mapping[str, Any],
     version: str | None = None,
 ) -> None:
-    """Change fields of an object. `version`: the one that is changed, None: any. Raises Failure;
-    its cause is Outdated when the version is not the object's any more."""
+    """Change fields of an object. `version`: the version that the change is based on; None: any.
+    Raises Failure, whose cause is Outdated if the object has changed since that version."""
     if kind == "user":
         _refuse_lock_out(handler, name, values)
     hashes = "password" in values
@@ -117,7 +117,8 @@ async def remove(handler: Administering, kind: str, name: str) -> None:
 
 
 def _refuse_lock_out(handler: Administering, name: str, values: Mapping[str, Any]) -> None:
-    """Refuse what would lock out the signed-in user; an own password needs the old one."""
+    """Raise Failure for changes that would lock out the signed-in user, and for changing one's own
+    password, which requires the old one."""
     if name != handler.me.user:
         return
     if "password" in values:
@@ -157,9 +158,9 @@ class ObjectApi(AdminApi):
 
 
 def _names(db: peewee.Database, kind: str) -> dict[str, list[str]]:
-    """Return the names that fields of a kind choose from."""
+    """Return the names to choose from, by field of a kind."""
     names: dict[str, list[str]] = {}
-    limit = MAX_OPTIONS + 1  # one more: so many that they are typed
+    limit = MAX_OPTIONS + 1  # one more shows that there are too many to choose from
     if kind in ("user", "channel"):
         names["groups"] = listing.names(db, "group", limit)
     if kind == "channel":
@@ -175,7 +176,7 @@ def list_path(plural: str) -> str:
 
 
 class ObjectForm(AdminPage):
-    """A page that may answer with the form of an object."""
+    """A page that can show the form of an object."""
 
     template = "admin/form.html"
 
@@ -193,9 +194,9 @@ class ObjectForm(AdminPage):
         note: str = "",
         beside: str = "",
     ) -> None:
-        """Answer with the form of an object (no name: a new one); after a failure with what was
-        submitted. `defaults`: of a new object; `note`: shown above the form; `beside`: the problem
-        of another form of its page."""
+        """Render the form of an object (no name: a new one); after a failure, with the submitted
+        values. `defaults`: of a new object; `note`: shown above the form; `beside`: the problem of
+        another form on the page."""
         kind = PLURALS[plural]
         stored = await self.store(load, kind, name) if name else None
         fields = (*KINDS[kind].identity, *KINDS[kind].fields)
@@ -235,14 +236,14 @@ class ObjectForm(AdminPage):
         self, failure: Failure | None, outdated: versions.Outdated | None, fields: Sequence[str]
     ) -> dict[str, str]:
         if outdated is not None:
-            # No page shows a secret that was typed.
+            # Pages never show secrets, so these must be typed again.
             again = self.words["admin.type_again"]
             differences = outdated.differences
             return {item.name: again for item in differences if item.secret and item.touched}
         return self.problems_of(failure, fields) if failure else {}
 
     async def create_submitted(self, plural: str) -> None:
-        """Create the object of the submitted form, or answer with the form and its problem."""
+        """Create the object of the submitted form, or render the form with its problem."""
         kind = PLURALS[plural]
         try:
             name = await create(self, kind, document_values(kind, self.submitted(), new=True))
@@ -252,12 +253,12 @@ class ObjectForm(AdminPage):
         self.done("done_made", list_path(plural), name=name)
 
     async def details(self, stored: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return what the form of a stored object shows beside its fields."""
+        """Return what the form of a stored object shows besides its fields."""
         return {}
 
 
 class ObjectListPage(ObjectForm):
-    """A list; with `?new` the form of a new object."""
+    """A list or, with `?new`, the form of a new object."""
 
     async def get(self, plural: str) -> None:
         if self.get_query_argument("new", None) is not None:
@@ -283,7 +284,7 @@ class ObjectListPage(ObjectForm):
         )
 
     async def list_values(self, items: Objects) -> Mapping[str, Any]:
-        """Return what the list shows beside its objects."""
+        """Return what the list shows besides its objects."""
         return {}
 
     async def post(self, plural: str) -> None:
@@ -314,7 +315,7 @@ class ObjectPage(ObjectForm):
 
 
 class RemoveObjectPage(ConfirmationPage):
-    """Removes an object when its name is typed."""
+    """Removes an object after its name was typed."""
 
     async def prepare_question(self, plural: str, name: str) -> None:
         await self.store(load, PLURALS[plural], name)
@@ -328,7 +329,7 @@ class RemoveObjectPage(ConfirmationPage):
 
 
 class SwitchObjectPage(ActionPage):
-    """Enables and disables an object; the toast takes it back."""
+    """Enables and disables an object. The toast has an Undo."""
 
     def back(self, *names: str) -> str:
         return path_of(*names[:2])

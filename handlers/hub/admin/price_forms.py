@@ -1,7 +1,8 @@
-"""Prices and rates of a model as parts of its form, read back into values of the document, and as
-columns and words of lists.
+"""Prices and rates of a model: as parts of its form, which are converted back to values of the
+document, and as columns and texts of lists.
 
-A field is named `price.METER`, one of a rate `rate.NUMBER.NAME`; an emptied rate is dropped.
+A price's field is named `price.METER`, a rate's `rate.NUMBER.NAME`. A rate without contents is
+dropped.
 """
 
 import re
@@ -22,32 +23,32 @@ PRICE_GROUPS: Mapping[str, Sequence[str]] = {
     "modalities": [name for name in TOKEN_METERS if name not in SIDES],
     "uses": USE_METERS,
 }
-"""Meters as a form groups them; all but the first are folded while they have no price."""
+"""Meters as grouped in a form. All groups but the first are collapsed while they have no price."""
 
 RATE_PRICES = ("factor", "input", "output", "cache_read")
 RATE_FIELDS = (*CONDITIONS, *RATE_PRICES, "more")
-"""The fields of a rate; `more` has its other prices, a line `METER = PRICE` each."""
+"""The fields of a rate. `more` has its other prices, as lines `METER = PRICE`."""
 
-SPARE_RATES = 3  # empty rows of a form
+SPARE_RATES = 3  # empty rows in a form
 _NEEDED = ("input", "output")
 _RATE_FIELD = re.compile(r"rate\.(\d{1,3})\.([a-z_]+)", re.ASCII)
 _RATE_PROBLEM = re.compile(r"rate (\d+): (.*)", re.DOTALL)
 _REMOVE = "remove"
 
 Submitted = Mapping[str, Sequence[str]]
-"""The values of each field of a form that was sent."""
+"""The values of each field of a submitted form."""
 
 
 @dataclass(frozen=True, slots=True)
 class PriceGroup:
-    """Fields of prices that stand together, with their texts."""
+    """A group of price fields, with their texts."""
 
     name: str
     texts: Mapping[str, str]
 
     @property
     def folded(self) -> bool:
-        """Tell whether they are seldom needed and none has a price."""
+        """Return whether the group is collapsed: rarely needed, and without a price."""
         return self.name != "text" and not any(
             has_price(name, text) for name, text in self.texts.items()
         )
@@ -55,7 +56,7 @@ class PriceGroup:
 
 @dataclass(frozen=True, slots=True)
 class RateRow:
-    """The fields of a rate, with their texts; none: an empty row."""
+    """The fields of a rate with their texts; an empty row has none."""
 
     number: int
     texts: Mapping[str, str]
@@ -63,12 +64,12 @@ class RateRow:
 
 
 def has_price(meter: str, text: str | None) -> bool:
-    """Return whether the text is a price; that of a call counts from above 0."""
+    """Return whether the text is a price. The price of a call counts only if it is above 0."""
     return bool(text) and (meter != "call" or text != "0")
 
 
 def priced_meters(tables: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return the columns of a list of prices: the meters that any table has a price of."""
+    """Return the columns for a list of prices: the meters that have a price in any table."""
     tables = list(tables)
     return [
         name
@@ -78,12 +79,13 @@ def priced_meters(tables: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def fallback_word(words: Mapping[str, str], meter: str) -> str:
-    """Return the word for the price of a meter that has none; empty for one that needs it."""
+    """Return the text that says what applies to a meter without a price. Empty for required
+    prices."""
     return "" if meter in _NEEDED else words[f"meter.as_{METERS[meter].falls_to or 'nothing'}"]
 
 
 def rate_words(words: Mapping[str, str], rate: Mapping[str, Any]) -> str:
-    """Return a rate of the document in short: its conditions, and the factor or the prices."""
+    """Return a short text for a rate of the document: its conditions, and its factor or prices."""
     when = conditions(words, rate["when"])
     if "factor" in rate:
         return f"{when} ×{rate['factor']}"
@@ -92,7 +94,8 @@ def rate_words(words: Mapping[str, str], rate: Mapping[str, Any]) -> str:
 
 
 def rate_prices(price: Mapping[str, str], rate: Mapping[str, Any]) -> dict[str, str]:
-    """Return the prices of a rate by meter: by its factor those of the model, else its own."""
+    """Return the prices of a rate by meter: the model's prices times its factor, or its own
+    prices."""
     if "factor" not in rate:
         return {name: rate[name] for name in METERS if name in rate}
     factor = Decimal(rate["factor"])
@@ -104,7 +107,7 @@ def rate_prices(price: Mapping[str, str], rate: Mapping[str, Any]) -> dict[str, 
 
 
 def price_groups(texts: Mapping[str, str]) -> list[PriceGroup]:
-    """Return the fields of prices of a form; `texts`: of the meters that have a price."""
+    """Return a form's groups of price fields. `texts`: the texts of meters with a price."""
     return [
         PriceGroup(group, {name: texts.get(name, "") for name in names})
         for group, names in PRICE_GROUPS.items()
@@ -112,32 +115,33 @@ def price_groups(texts: Mapping[str, str]) -> list[PriceGroup]:
 
 
 def submitted_texts(submitted: Submitted) -> dict[str, str]:
-    """Return the texts of the fields of prices."""
+    """Return the submitted texts of the price fields."""
     fields = {name: submitted.get(f"price.{name}") for name in METERS}
     return {name: texts[0].strip() for name, texts in fields.items() if texts}
 
 
 def submitted_prices(submitted: Submitted, *, new: bool) -> dict[str, Any]:
-    """Return the submitted prices as values of the document, unchecked. An emptied field takes the
-    price of a stored model away."""
+    """Return the submitted prices as values of the document, unchecked. An empty field removes a
+    stored model's price."""
     texts = submitted_texts(submitted)
     return {name: text or None for name, text in texts.items() if text or not new}
 
 
 def rate_rows(rates: Sequence[Mapping[str, Any]]) -> list[RateRow]:
-    """Return the rows of the rates of a document, and empty ones."""
+    """Return rows for the rates in a document, followed by empty rows."""
     return _with_spares([_texts_of(rate) for rate in rates])
 
 
 def submitted_rows(submitted: Submitted, problem: str) -> list[RateRow]:
-    """Return the rows as they were submitted, and empty ones; the problem at its row."""
+    """Return the rows as submitted, followed by empty rows, with the problem in its row."""
     match = _RATE_PROBLEM.fullmatch(problem)
     at, text = (int(match[1]), match[2]) if match else (0, "")
     return _with_spares(_submitted_rates(submitted) or [], at, text)
 
 
 def submitted_rates(submitted: Submitted) -> list[dict[str, Any]] | None:
-    """Return the submitted rates as values of the document, unchecked; None: the form has none."""
+    """Return the submitted rates as values of the document, unchecked. None: the form has no
+    rates."""
     rates = _submitted_rates(submitted)
     return None if rates is None else [_rate_of(texts) for texts in rates]
 
@@ -153,7 +157,7 @@ def _with_spares(
 
 
 def _submitted_rates(submitted: Submitted) -> list[Mapping[str, str]] | None:
-    """Return the texts of the rates that have any, in order of their numbers."""
+    """Return the texts of the non-empty rates, ordered by number."""
     by_number: dict[int, dict[str, str]] = {}
     for field, texts in submitted.items():
         if match := _RATE_FIELD.fullmatch(field):

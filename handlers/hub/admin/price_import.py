@@ -1,4 +1,4 @@
-"""Lists of new prices: shown first, then applied, all or none."""
+"""Import of new prices: first a preview, then all prices or none are applied."""
 
 import json
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from store.values.usage import SIDES
 async def change_prices(
     handler: HubHandler, rows: Sequence[PriceRow], *, dry_run: bool
 ) -> list[PriceChange]:
-    """Change prices, all or none; `dry_run`: only return what would change. Raises Failure."""
+    """Change all prices or none. `dry_run`: only return what would change. Raises Failure."""
     actor, sealing = handler.me.user, handler.site.sealing
 
     def work(db: peewee.Database) -> list[PriceChange]:
@@ -31,7 +31,8 @@ async def change_prices(
 
 
 def digest_of(changes: Sequence[PriceChange]) -> str:
-    """Return a digest of prices before and after: another one once somebody changes some."""
+    """Return a digest of the prices before and after, which changes if anybody changes one of
+    them."""
     text = json.dumps([asdict(change) for change in changes], sort_keys=True)
     return sha256(text.encode()).hexdigest()
 
@@ -57,7 +58,7 @@ class PriceImportApi(AdminApi):
 
 
 class PriceImportPage(AdminPage):
-    """A table of new prices: first its effect is shown, then it is applied, all or nothing."""
+    """A table of new prices. First its effect is shown, then all or none are applied."""
 
     async def get(self) -> None:
         self._form()

@@ -1,8 +1,8 @@
-"""Prices: the list of models with their rates as rows, the form of one with the history of its
-prices, prices of many models edited in cells, the comparison with the catalogue by ticks.
+"""Prices: the list of models with their rates as rows, the form of a model with its price history,
+a table to edit the prices of many models, and the comparison with the catalogue.
 
-No edit sets a price back that it has not seen: a row that somebody else changed meanwhile, or a
-tick whose price is another one by now, is a 409, and the page shows both.
+No edit overwrites a price that its user has not seen. If somebody else has changed a row or a price
+of the comparison in the meantime, the answer is a 409 and the page shows both prices.
 """
 
 import json
@@ -45,7 +45,7 @@ MODEL_PREFIX = "model "
 
 
 class PriceListPage(ObjectListPage):
-    """/admin/models: the models with their rates, and what was used without a price."""
+    """/admin/models: the models with their rates, and usage without a price."""
 
     async def list_values(self, items: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
         names = [item["name"] for item in items]
@@ -89,8 +89,8 @@ def uses_of(price: Mapping[str, str]) -> list[tuple[str, str]]:
 
 @dataclass(frozen=True, slots=True)
 class PriceLine:
-    """A model of the table of cells. `stored`: its prices when the form was opened, of `version`;
-    `texts`: its cells now; `listed`: the prices of the catalogue."""
+    """A model in the table of prices. `stored`: its prices when the form was opened, at `version`;
+    `texts`: the current contents of its cells; `listed`: the prices in the catalogue."""
 
     name: str
     version: str
@@ -102,7 +102,7 @@ class PriceLine:
 
     @property
     def edited(self) -> dict[str, str | None]:
-        """The cells that differ from what was stored; None: emptied."""
+        """Return the cells that differ from what was stored. None: emptied."""
         return {
             cell: self.texts.get(cell) or None
             for cell in COLUMNS
@@ -111,7 +111,7 @@ class PriceLine:
 
     @property
     def missing(self) -> list[str]:
-        """The cells without a price that need one."""
+        """Return the empty cells that need a price."""
         return [cell for cell in NEEDED if not self.texts.get(cell)]
 
 
@@ -126,7 +126,7 @@ def _same(text: str, other: str) -> bool:
 def load_lines(
     db: peewee.Database, paging: Paging, currency: str
 ) -> tuple[list[PriceLine], str | None]:
-    """Read the models of a page as lines, and the cursor of the next page."""
+    """Read the models of a page as lines. Return them with the cursor of the next page."""
     part = load_page(db, "model", paging)
     names = [item["name"] for item in part.items]
     listed = listed_prices(db, names) if currency == CURRENCY else {}
@@ -141,14 +141,15 @@ def load_lines(
 
 
 def listed_prices(db: peewee.Database, names: Sequence[str]) -> dict[str, Mapping[str, str]]:
-    """Return the prices that the catalogue has for models, by their names here."""
+    """Return the catalogue's prices by the models' names here."""
     index, channels = ListIndex(catalogue.listed_models()), list_objects(db, "channel")
     matches = {name: matching(index, name, channels) for name in names}
     return {name: row.price for name, row in matches.items() if isinstance(row, ListedModel)}
 
 
 class EditPricesPage(AdminPage):
-    """Prices of many models in cells: nothing is stored before Save, and then all or nothing."""
+    """A table to edit the prices of many models. Nothing is stored before Save, which stores all or
+    none."""
 
     async def get(self) -> None:
         lines, following = await self._load()
@@ -175,7 +176,8 @@ class EditPricesPage(AdminPage):
         self.done("done_prices", path_of("models"), count=len(changes))
 
     def _submitted(self, line: PriceLine) -> PriceLine:
-        """Return a line as it was sent, with what the form was made from."""
+        """Return a line as submitted, with the stored prices and version that its form was based
+        on."""
         name = line.name
         version = self.get_body_argument(f"version.{name}", None)
         if version is None:
@@ -187,7 +189,7 @@ class EditPricesPage(AdminPage):
         return PriceLine(name, version, was, texts, line.listed, chosen, line.source)
 
     def _acted(self, line: PriceLine, do: str) -> PriceLine:
-        """Return a line after a button that acts on the chosen ones. Raises Failure."""
+        """Return a line after a button that acts on the chosen lines. Raises Failure."""
         if not line.chosen:
             return line
         texts = dict(line.texts)
@@ -216,8 +218,8 @@ class EditPricesPage(AdminPage):
     def _after(
         lines: Sequence[PriceLine], stored: Sequence[PriceLine], failure: Failure
     ) -> list[PriceLine]:
-        """Return the lines after a refusal: one that others have changed has their prices now, but
-        for the cells that were edited here."""
+        """Return the lines after a failure. A line that others have changed gets their prices,
+        except in cells that were edited here."""
         outdated = versions.outdated_of(failure)
         name = outdated.named.removeprefix(MODEL_PREFIX) if outdated else ""
         return [
@@ -262,8 +264,8 @@ def _replaced(line: PriceLine, texts: Mapping[str, str]) -> PriceLine:
 async def compare(
     handler: AdminHandler, only: Sequence[str], ticks: Ticks | None, *, dry_run: bool
 ) -> Pull:
-    """Compare the prices of models (`only`: of these) with the catalogue, and take those of the
-    ticks. Raises Failure."""
+    """Compare the prices of models (`only` these) with the catalogue, and apply the ticked prices.
+    Raises Failure."""
     currency = handler.site.settings.money.currency
     if currency != CURRENCY:
         message = f"the prices of the catalogue are in {CURRENCY}, money.currency is {currency}"
@@ -280,7 +282,7 @@ async def compare(
 
 
 class ComparePricesPage(AdminPage):
-    """The differences from the catalogue, each with a tick; a steep rise needs one more."""
+    """The differences from the catalogue, each with a checkbox. A steep rise needs a second one."""
 
     async def get(self) -> None:
         await self._show(ticked=None)
@@ -300,7 +302,7 @@ class ComparePricesPage(AdminPage):
         self.done("done_prices", path_of("models"), count=count)
 
     def _ticks(self) -> dict[Tick, bool]:
-        """Return the ticked differences. Raises Failure when a steep rise lacks its second tick."""
+        """Return the ticked differences. Raises Failure if a steep rise lacks its second tick."""
         rises = set(self.get_body_arguments("rise"))
         ticks: dict[Tick, bool] = {}
         for text in self.get_body_arguments("take"):
@@ -331,14 +333,14 @@ class ComparePricesPage(AdminPage):
         )
 
     def _rate_word(self, rate: str) -> str:
-        """Return the conditions of a difference in words."""
+        """Return the conditions of a difference as text."""
         pairs = (part.partition("=")[::2] for part in rate.split(",") if part)
         when = {name: int(value) if value.isdigit() else value for name, value in pairs}
         return conditions(self.words, when) or self.words["usage.plain_rate"]
 
 
 def percent_of(difference: PriceDifference) -> str:
-    """Return by how many percent a price changes."""
+    """Return the change of a price in percent."""
     if difference.before is None or not Decimal(difference.before):
         return UNKNOWN
     old = Decimal(difference.before)
@@ -347,7 +349,7 @@ def percent_of(difference: PriceDifference) -> str:
 
 
 def tick_of(text: str) -> Tick:
-    """Return a tick of a form. Raises Failure."""
+    """Return a submitted tick. Raises Failure."""
     try:
         model, rate, meter, before, after = json.loads(text)
         Decimal(before or 0), Decimal(after)

@@ -1,7 +1,7 @@
 """The state of this node and of the store, the configuration in force, and notices.
 
-The workers belong to another process, the supervisor; its ops port reports them. When it does not
-answer, the page says so, and shows what the Hub knows itself.
+The workers belong to the supervisor's process, whose ops port reports on them. If it does not
+answer, the page says so and shows what the Hub itself knows.
 """
 
 import json
@@ -36,7 +36,7 @@ from store.values.usage_record import rfc3339
 
 OPS_CONNECT_S = 1.0
 OPS_ANSWER_S = 2.0
-TIMED_OUT = 599  # the status that Tornado's client makes up
+TIMED_OUT = 599  # the status that Tornado's client uses for a timeout
 NO_NODE = "–"  # the name to type when the ops port does not answer
 _LOCAL = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
 _WORKER_FIELDS = (
@@ -48,7 +48,7 @@ NOTICE_FIELDS = ("text", "level", "since", "until")
 
 
 class _OpsPortSilent(Exception):
-    """The ops port does not answer; the message says why."""
+    """The ops port does not answer. The message has the reason."""
 
 
 async def system_state(handler: HubHandler, hours: Sequence[Hour]) -> dict[str, Any]:
@@ -67,7 +67,8 @@ async def system_state(handler: HubHandler, hours: Sequence[Hour]) -> dict[str, 
 
 
 async def node_state(site: Site) -> dict[str, Any]:
-    """Return the node's state by its ops port; else `node` is None, and `problem` says why."""
+    """Return the node's state as reported by its ops port. If there is none, `node` is None and
+    `problem` has the reason."""
     try:
         status = json.loads(await _ask_ops_port(site, "GET", "/status"))
         workers = [
@@ -91,7 +92,7 @@ async def node_state(site: Site) -> dict[str, Any]:
 
 
 async def drain(handler: HubHandler) -> str | None:
-    """Take this node out of rotation until its restart; return the reason when it fails."""
+    """Take this node out of rotation until it is restarted. Return the reason if that fails."""
     try:
         await _ask_ops_port(handler.site, "POST", "/drain")
     except _OpsPortSilent as error:
@@ -216,8 +217,8 @@ class SystemPage(AdminPage):
     async def show_system(
         self, failure: Failure | None = None, mail_to: str = "", mail_problem: str = ""
     ) -> None:
-        """Answer with the page; `failure`: why a notice was refused; `mail_problem`: why no mail
-        went to an address."""
+        """Render the page. `failure`: why a notice was refused; `mail_problem`: why no mail was
+        sent to `mail_to`."""
         hours = await self.store(last_hours)
         state = await system_state(self, hours)
         selected = "all" if self.get_query_argument("settings", "") == "all" else "set"
@@ -253,7 +254,7 @@ class SystemPage(AdminPage):
 
 
 class NoticesPage(ActionPage, SystemPage):
-    """Creates a notice, and removes one."""
+    """Creates and removes notices."""
 
     plural = "system"
 
@@ -275,7 +276,7 @@ class NoticesPage(ActionPage, SystemPage):
 
 
 async def send_test_mail(handler: HubHandler, to: str) -> Result:
-    """Send a sample by mail. Raises Failure: it is no address."""
+    """Send a sample by mail. Raises Failure if `to` is no address."""
     try:
         mail_address(to)
     except ValueError as error:
@@ -315,7 +316,7 @@ class MailTestPage(ActionPage, SystemPage):
 
 
 class DrainPage(ConfirmationPage):
-    """Takes this node out of rotation when its name is typed."""
+    """Takes this node out of rotation after its name was typed."""
 
     async def prepare_question(self) -> None:
         state = await node_state(self.site)

@@ -1,6 +1,7 @@
-"""The charts of the system page: everybody's calls, failures and first bytes of the last 24 hours.
+"""The charts of the system page: everybody's calls, failures and first-byte times in the last 24
+hours.
 
-They are made from roll-ups, so that many calls take no longer.
+They use roll-ups, so the number of calls does not affect their cost.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,18 +24,18 @@ TICK_HOURS = 6
 CHART_HEIGHT = 132
 
 Values = Mapping[str, float | None]
-"""The parts of a bar from below, by name; None: unknown."""
+"""The parts of a bar from the bottom up, by name. None: unknown."""
 
 
 @dataclass(slots=True)
 class Hour(CallSums):
-    """Calls that began in an hour."""
+    """Calls that started in an hour."""
 
     at_ms: int = 0
 
 
 def last_hours(db: peewee.Database) -> list[Hour]:
-    """Return the last HOURS hours, the present one last."""
+    """Return the last HOURS hours, the current one last."""
     now_ms = database_ms(db)
     first_ms = now_ms - now_ms % HOUR_MS - (HOURS - 1) * HOUR_MS
     hours = [Hour(at_ms=first_ms + place * HOUR_MS) for place in range(HOURS)]
@@ -47,7 +48,7 @@ def last_hours(db: peewee.Database) -> list[Hour]:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """Bars, one an hour; `tones` are those of their parts."""
+    """A chart with one bar per hour. `tones`: the tones of a bar's parts."""
 
     name: str
     tones: Sequence[str]
@@ -55,7 +56,7 @@ class Chart:
 
     @property
     def parts(self) -> Sequence[str]:
-        """The names of the parts."""
+        """Return the names of the parts."""
         return list(self.hours[0][1])
 
     def columns(self, page: Page) -> list[Column]:
@@ -77,12 +78,12 @@ class Chart:
 
 
 def bar_text(value: float | None) -> str:
-    """Return the value of a bar as text: whole calls, or seconds."""
+    """Return the value of a bar as text: a count of calls, or seconds."""
     return count(value) if value is None or isinstance(value, int) else seconds(value * 1000)
 
 
 def charts_of(hours: Sequence[Hour]) -> list[Chart]:
-    """Return all charts in their order on the page."""
+    """Return the charts in the order of the page."""
     return [
         Chart("calls", ("c2",), [(hour.at_ms, {"calls": hour.calls}) for hour in hours]),
         Chart(

@@ -1,6 +1,6 @@
-"""Users beyond their fields: money, sessions, tokens, and how they sign in beside the password.
+"""Users beyond their fields: money, sessions, tokens, and sign-in methods besides the password.
 
-Own one-time codes and links are changed under Account, where the password is asked for.
+Users change their own one-time codes and links under Account, which asks for the password.
 """
 
 from collections.abc import Mapping
@@ -47,7 +47,7 @@ class Booking:
 
 
 def booking_of(body: Mapping[str, Any]) -> Booking:
-    """Read a booking of a body or a form; a minus takes money from the wallet. Raises Failure."""
+    """Return the booking in a body or a form. A negative amount is a debit. Raises Failure."""
     kind, text = body.get("kind") or "credit", str(body.get("amount", "")).strip()
     if not isinstance(kind, str) or kind not in BOOKINGS:
         raise invalid("kind", "kind must be credit or debit")
@@ -60,14 +60,15 @@ def booking_of(body: Mapping[str, Any]) -> Booking:
 
 
 def refund_of(body: Mapping[str, Any], actor: str) -> RefundOrder:
-    """Read the refund of a call; no amount: all that is left of its charge. Raises Failure."""
+    """Return the refund in a body or a form. Without an amount it covers all that is left of the
+    call's charge. Raises Failure."""
     text = str(body.get("amount") or "").strip()
     nanos = amount("amount", text) if text else None
     return RefundOrder(nanos, reason_of(body), own_id_of(body), actor)
 
 
 def own_id_of(body: Mapping[str, Any]) -> str | None:
-    """Read the idempotency id of a booking. Raises Failure."""
+    """Return the idempotency id of a booking. Raises Failure."""
     own_id = body.get("id") or None
     if own_id is not None and not isinstance(own_id, str):
         raise invalid("id", "id must be a string")
@@ -75,7 +76,7 @@ def own_id_of(body: Mapping[str, Any]) -> str | None:
 
 
 def reason_of(body: Mapping[str, Any]) -> str:
-    """Read the reason of a booking. Raises Failure."""
+    """Return the reason of a booking. Raises Failure."""
     reason = body.get("reason")
     if not isinstance(reason, str) or not reason.strip():
         raise invalid("reason", "reason is missing: it is kept in the ledger")
@@ -109,7 +110,7 @@ class RefundApi(AdminApi):
 
 
 class LedgerApi(AdminApi):
-    """GET /api/admin/users/NAME/ledger: the newest lines first."""
+    """GET /api/admin/users/NAME/ledger: newest lines first."""
 
     async def get(self, name: str) -> None:
         user = await self.store(listing.show_one, "user", name)
@@ -119,7 +120,7 @@ class LedgerApi(AdminApi):
 
 
 class CreditPage(AdminPage):
-    """Adds money to a wallet or takes it, with a reason."""
+    """Credits or debits a wallet, with a reason."""
 
     async def get(self, name: str) -> None:
         await self.refuse(None, name)
@@ -132,7 +133,7 @@ class CreditPage(AdminPage):
         self.done("done_money", path_of("users", name), name=name, balance=balance)
 
     async def refuse(self, failure: Failure | None, name: str) -> None:
-        """Answer with the form; after a failure with what was typed."""
+        """Render the form; after a failure, with the submitted values."""
         self.show(
             "admin/credit.html",
             user=await self.store(objects.load, "user", name),
@@ -143,7 +144,7 @@ class CreditPage(AdminPage):
 
 
 class RefundPage(ActionPage):
-    """Returns a call's charge to a wallet, or a part; its form stands on the page of the call."""
+    """Refunds a call's charge or a part of it. The form is on the page of the call."""
 
     def back(self, *names: str) -> str:
         return f"/usage/{names[0]}"
@@ -161,7 +162,7 @@ class RefundPage(ActionPage):
 
 
 async def end_sessions(handler: HubHandler, name: str) -> Ended:
-    """End the sessions and tokens of a user, but for the one of the request. Raises Failure."""
+    """End all sessions and tokens of a user except the one of this request. Raises Failure."""
     me = handler.me
     user = await handler.store(listing.show_one, "user", name)
     return await handler.store(sessions.end_all, user["id"], me.user, me.session_id)
@@ -192,7 +193,7 @@ class EndSessionsPage(ActionPage):
 
 
 class AllTokensApi(AdminApi):
-    """GET /api/admin/tokens: everybody's tokens of the JSON API, the newest first."""
+    """GET /api/admin/tokens: everybody's tokens of the JSON API, newest first."""
 
     async def get(self) -> None:
         user, after = (self.get_query_argument(name, "") for name in ("user", "after"))
@@ -215,7 +216,7 @@ class RevokeTokenApi(AdminApi):
 
 @dataclass(frozen=True, slots=True)
 class SignInMethods:
-    """One-time codes after the password, and the accounts that sign in without one."""
+    """The state of one-time codes, and the linked accounts that can sign in."""
 
     totp: bool
     links: list[Link]
@@ -228,20 +229,21 @@ def sign_in_methods(db: peewee.Database, name: str) -> SignInMethods:
 
 
 async def end_one_time_codes(handler: HubHandler, name: str) -> bool:
-    """Sign a user in without one-time codes from now on; False: as before. Raises Failure."""
+    """Disable a user's one-time codes. False: they were not enabled. Raises Failure."""
     _refuse_own(handler, name)
     return await handler.store(one_time.end, name, handler.me.user)
 
 
 async def link(handler: HubHandler, name: str, subject: str) -> str:
-    """Let an account of the provider sign in as a user; return the link's id. Raises Failure."""
+    """Let an account of the provider sign in as a user, and return the link's id. Raises
+    Failure."""
     _refuse_own(handler, name)
     issuer = handler.site.settings.hub.oidc_issuer
     return await handler.store(link_account, issuer, name, subject, handler.me.user)
 
 
 async def unlink(handler: HubHandler, name: str, link_id: str) -> None:
-    """End a link of a user. Raises Failure."""
+    """Remove a link of a user. Raises Failure."""
     user = await handler.store(listing.show_one, "user", name)
     await handler.store(openid_links.unlink, user["id"], name, link_id, handler.me.user)
 
@@ -300,7 +302,7 @@ class LinkApi(AdminApi):
 
 
 class EndOneTimeCodesPage(ConfirmationPage):
-    """Signs a user in without one-time codes when the name is typed."""
+    """Disables a user's one-time codes after the user's name was typed."""
 
     async def prepare_question(self, name: str) -> None:
         await self.store(objects.load, "user", name)
@@ -319,7 +321,7 @@ class UserForm(ObjectForm):
     template = "users/form.html"
 
     def page_of(self, plural: str, name: str) -> str:
-        """Return the path of the page of the user."""
+        """Return the path of the user's page."""
         return path_of(plural, name)
 
     async def details(self, stored: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -337,7 +339,7 @@ class EditUserPage(UserForm, ObjectPage):
 
 
 class LinksPage(ActionPage, UserForm):
-    """Links an account of the OpenID provider to a user, and ends a link."""
+    """Links an account of the OpenID provider to a user, and removes links."""
 
     plural, of_object = "users", True
 
