@@ -1,4 +1,5 @@
-"""/find, which is ⌘K on each page: pages and objects by a part of their names, a call by its id."""
+"""/find, which ⌘K opens on every page: finds pages and objects by part of their names, and calls by
+id."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -25,7 +26,7 @@ ICONS = {
 
 
 class FindRow(NamedTuple):
-    """A page or an object that a text leads to; `of`: the user of somebody else's key."""
+    """A page or object that matches a text. `of`: the user, if it is another user's key."""
 
     kind: str
     name: str
@@ -34,7 +35,7 @@ class FindRow(NamedTuple):
 
 
 def _objects(db: peewee.Database, text: str, me: SignedIn) -> list[FindRow]:
-    """Return the call with this id, else the objects with this text in their names."""
+    """Return the call with this id or, without one, the objects with this text in their names."""
     viewer = search.Viewer(
         None if me.admin else me.user_id, None if me.admin else me.user, me.admin
     )
@@ -54,7 +55,7 @@ def _path(hit: Hit) -> str:
 
 
 def _pages(handler: HubHandler, text: str, language: str) -> list[FindRow]:
-    """Return the pages with this text in their names, in whatever language of the Hub."""
+    """Return the pages whose names contain this text, in the page's language or English."""
     pages = navigation(admin=handler.me.admin)
     rows = []
     for entry in (*pages.everybody, *pages.administration):
@@ -76,7 +77,7 @@ async def _find(handler: HubHandler, language: str) -> tuple[str, Sequence[FindR
 
 
 class FindPage(Page):
-    """/find: the field and what it leads to; opened as a dialog by ⌘K."""
+    """/find: the search field and its results; ⌘K opens it as a dialog."""
 
     async def get(self) -> None:
         text, rows = await _find(self, self.language)
@@ -84,7 +85,7 @@ class FindPage(Page):
 
 
 class FindApi(Api):
-    """/api/find: the same."""
+    """/api/find: the results as JSON."""
 
     async def get(self) -> None:
         _, rows = await _find(self, "en")

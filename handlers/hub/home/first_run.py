@@ -1,8 +1,9 @@
-"""The first run: an administrator's password, a channel that is tested, a key that works.
+"""The first run: an administrator's password, a tested channel, a working key.
 
-The first step is for whoever holds a link that `init` and `serve` print, until an administrator can
-sign in; the other two are for administrators until a channel and a key exist. The second has the
-three steps of every new channel (`admin.new_channel`), and is done once a model has answered.
+Until an administrator can sign in, anybody with a link that `init` or `serve` prints can do the
+first step. The other two are for administrators, until a channel and a key exist. The second
+consists of the three steps of any new channel (`admin.new_channel`), and is done when a model has
+answered.
 """
 
 from collections.abc import Mapping
@@ -27,7 +28,7 @@ ADMIN, GROUP, KEY = "admin", "default", "laptop"
 
 @dataclass(slots=True)
 class FirstRunView:
-    """The values of the page. `step`: the open one; 4: all are done."""
+    """The values of the page. `step`: the current step; 4: all are done."""
 
     step: int
     token: str = ""
@@ -38,7 +39,8 @@ class FirstRunView:
 
 
 class FirstRunPage(ChannelWizard):
-    """GET /first-run: the step that is due; POST: the first one. `view`: of the step of a POST."""
+    """GET /first-run: the step to do next; POST: the first step. `view`: the submitted step of a
+    POST."""
 
     public = True
     admin = False
@@ -85,17 +87,17 @@ class FirstRunPage(ChannelWizard):
         self.redirect("/first-run", status=HTTPStatus.SEE_OTHER)
 
     def fields(self, *names: str) -> dict[str, str]:
-        """Return fields of the form."""
+        """Return fields of the submitted form."""
         return {name: self.get_body_argument(name, "").strip() for name in names}
 
     def _new_url(self) -> str:
-        """Return the base URL of the form; empty when it is the one that holds anyway."""
+        """Return the base URL in the form, or "" if it is in force anyway."""
         server, url = self.site.settings.server, self.fields("base_url")["base_url"].rstrip("/")
         same = server.public_url or url in (base_url(server), self.site.base_url)
         return "" if same else url
 
     async def refuse(self, failure: Failure) -> None:
-        """Answer with the step of `view` again, its fields as they were sent, and the problem."""
+        """Render the step of `view` again, with its submitted fields and the problem."""
         self.view.problem = self.in_words(failure.message)
         await self.page(self.view)
 
@@ -109,7 +111,7 @@ class FirstRunPage(ChannelWizard):
         await self.page(FirstRunView(2), **values)
 
     async def page(self, view: FirstRunView, **values: Any) -> None:
-        """Answer with the page; `values`: of the steps of its channel."""
+        """Render the page. `values`: those of the channel's steps."""
         balance_nanos = 0
         if self.signed_in is not None:
             balance_nanos = (await self.store(wallet.show, self.signed_in.user)).balance_nanos
@@ -125,14 +127,14 @@ class FirstRunPage(ChannelWizard):
 
 
 class FirstRunStep(FirstRunPage):
-    """A step for administrators, while the first run is not finished."""
+    """A step for administrators, until the first run is finished."""
 
     public = False
     admin = True
 
     async def prepare(self) -> None:
         await super().prepare()
-        # A form that is sent again, as by a reload of the last page, is not done twice.
+        # Reloading the last page must not submit its form twice.
         if not self._finished and (await self.store(first_steps.state)).finished:
             self.redirect("/", status=HTTPStatus.SEE_OTHER)
 
@@ -141,7 +143,7 @@ class FirstRunStep(FirstRunPage):
 
 
 class BaseUrlStep(FirstRunStep):
-    """POST /first-run/address: another base URL."""
+    """POST /first-run/address: changes the base URL."""
 
     @or_refused
     async def post(self) -> None:
@@ -153,14 +155,15 @@ class BaseUrlStep(FirstRunStep):
 
 
 class ChannelStep(FirstRunStep):
-    """POST /first-run/channel: the forms of the steps of its channel."""
+    """POST /first-run/channel: the forms of the channel's steps."""
 
     async def post(self) -> None:
         await self.take_step()
 
 
 class KeyStep(FirstRunStep):
-    """POST /first-run/key: group, key and what the first calls cost; ends with a curl."""
+    """POST /first-run/key: creates the group, the key and the credit for the first calls, and shows
+    a curl command."""
 
     @or_refused
     async def post(self) -> None:

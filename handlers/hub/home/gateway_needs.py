@@ -1,4 +1,4 @@
-"""Things that need an administrator: refused calls, channels, groups, the store, nodes."""
+"""Problems that need an administrator: refused calls, channels, groups, the store, nodes."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,29 +28,29 @@ from store.values.ids import DAY_MS
 from store.values.pricing import format_money, format_multiplier
 
 NEEDS_SHOWN = 7
-CHANNELS_READ = 50  # of those that are not up
-WITHOUT_COST_SHOWN = 2  # each by its name; more are one need
+CHANNELS_READ = 50  # of the channels that are not up
+WITHOUT_COST_SHOWN = 2  # each by name; more become one need
 MONEY_DECIMALS = 2
 _RANKS = ("bad", "warn", "idle")
-_USERS_FIRST = 2**62  # nanos: refused calls come before everything else that is red
+_USERS_FIRST = 2**62  # nanos: ranks refused calls before all other red needs
 
 
 @dataclass(frozen=True, slots=True)
 class GatewayNeeds:
-    """The most urgent needs, and how many more there are."""
+    """The most urgent needs, and the number of others."""
 
     first: Sequence[Need]
     more: int
 
 
 Ranked = tuple[Need, int]
-"""A need, and the money that it touches, in nanos."""
+"""A need and the amount of money that it affects, in nanos."""
 
 
 @in_snapshot
 def load_gateway_needs(db: peewee.Database, at_ms: int) -> GatewayNeeds:
-    """Return what needs an administrator: red ones first, then yellow ones, and of each first those
-    that touch the most money of SPAN_DAYS_MAX days."""
+    """Return what needs an administrator: red needs first, then yellow ones, each sorted by the
+    money affected in SPAN_DAYS_MAX days, descending."""
     since_ms = at_ms - at_ms % DAY_MS - (SPAN_DAYS_MAX - 1) * DAY_MS
     filters = Filters(since_ms=since_ms)
     sums = sums_of_names(db, "channel", filters)
@@ -64,7 +64,8 @@ def load_gateway_needs(db: peewee.Database, at_ms: int) -> GatewayNeeds:
 
 
 def _refused(db: peewee.Database, at_ms: int) -> tuple[list[Ranked], int]:
-    """Return users whose calls were refused for money, and the number of those not looked at."""
+    """Return the needs of users whose calls were refused for lack of money, and the number of users
+    that were not checked."""
     refused, users = refused_users(db, at_ms, NEEDS_SHOWN)
     needs = []
     for user, refusals in refused.items():
@@ -95,7 +96,7 @@ def _of_channel(line: ChannelLine) -> Need:
 
 
 def _of_groups(db: peewee.Database, filters: Filters) -> Iterator[Ranked]:
-    """Yield groups that charge less than their calls cost the operator."""
+    """Yield groups that charge less than the operator pays."""
     sums = sums_of_names(db, "group", filters)
     lost = {name: -part.margin_nanos for name, part in sums.items() if part.margin_nanos < 0}
     for group in load_groups(db) if lost else ():
@@ -109,7 +110,7 @@ def _of_groups(db: peewee.Database, filters: Filters) -> Iterator[Ranked]:
 
 
 def _without_cost(db: peewee.Database, sums: Mapping[str, CallSums]) -> Iterator[Ranked]:
-    """Yield channels whose cost nobody has set and whose calls were charged."""
+    """Yield channels without a cost setting whose calls were charged."""
     charged = {
         name: sums[name].cost_nanos
         for name, is_set in costs_set(db).items()
@@ -130,7 +131,7 @@ def _cost_need(fact: str, href: str, nanos: int, **values: Any) -> Need:
 
 
 def _of_store(db: peewee.Database) -> Iterator[Ranked]:
-    """Yield pending migrations, and nodes that fell silent without having ended in order."""
+    """Yield pending migrations, and nodes that stopped reporting without a proper shutdown."""
     if pending := migrate.pending(db):
         values: dict[str, Any] = {"count": len(pending), "names": ", ".join(pending)}
         yield _system_need("need_migration", "need_migration_detail", values), 0

@@ -1,4 +1,5 @@
-"""Home: money, the calls of the last day, alerts; before the first call, the steps to it."""
+"""The home page: money, the calls of the last day, alerts; before the first call, the steps towards
+it."""
 
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -47,7 +48,7 @@ MAX_UNOFFERED = 2
 KEY_VARIABLE = "SLUICE_API_KEY"
 MODELS_SHOWN = 5
 STEPS = "first_call"
-"""The cookie that names the user who sees the steps."""
+"""The cookie that stores which user sees the steps."""
 FAMILIES_FIRST = ("chat_completions", "responses", "messages", "generate_content")
 SHARE_DIGITS = 6
 HOUR_COUNTS = ("ok", "refused", "failed", "client_gone")
@@ -55,7 +56,7 @@ FAILURE_FIELDS = (
     *("id", "outcome", "status", "model", "endpoint", "key_id", "key_name"),
     *("error_code", "error_message"),
 )
-"""Fields of a failed call in the JSON of home; /api/usage/ID has the rest."""
+"""Fields of a failed call in the JSON of the home page. /api/usage/ID has the others."""
 
 _QUOTED = re.compile(r"'([^']*\$" + KEY_VARIABLE + r")'")
 
@@ -64,9 +65,9 @@ _QUOTED = re.compile(r"'([^']*\$" + KEY_VARIABLE + r")'")
 
 @dataclass(frozen=True, slots=True)
 class FirstCall:
-    """The steps to a first call. `key` None: none exists yet; `group`: that of the key, else the
-    one for a new key, empty without any. `command` empty: the group offers no model. `call_id`: the
-    call that has arrived, or empty."""
+    """The steps to a first call. `key` None: there is no key yet. `group`: the key's, or the one
+    for a new key, or "". `command`: empty if the group offers no model. `call_id`: the first call,
+    if it has been made."""
 
     key: OwnKey | None
     group: str
@@ -79,7 +80,7 @@ class FirstCall:
 def load_first_call(
     db: peewee.Database, keys: Sequence[OwnKey], groups: Sequence[str], base_url: str, at_ms: int
 ) -> FirstCall:
-    """Read the steps to a first call. `keys`: the newest first."""
+    """Read the steps to a first call. `keys`: newest first."""
     key = next((key for key in keys if key.enabled and key.revoked_ms is None), None)
     group = key.group if key else next(iter(groups), "")
     world = offers.load_offering(db, at_ms, [group], LOSSES, figures_of=[])
@@ -98,20 +99,20 @@ def _command(offer: Offer, base_url: str) -> str:
     """Return a curl command that reads the key from the environment."""
     family = next(family for family in FAMILIES_FIRST if family in offer.entries)
     text = curl(family, base_url, f"${KEY_VARIABLE}", offer.model)
-    # Between double quotes, so that the shell puts the key in.
+    # In double quotes the shell expands the variable.
     return _QUOTED.sub(r'"\1"', text)
 
 
-# ---- what needs its user -------------------------------------------------------------------------
+# ---- problems that the user can fix --------------------------------------------------------------
 
 
 def load_needs(
     db: peewee.Database, me: SignedIn, keys: Sequence[OwnKey], base_url: str, at_ms: int
 ) -> list[Need]:
-    """Read the needs of a user, the most urgent first, at most MAX_NEEDS."""
+    """Read the needs of a user, most urgent first, at most MAX_NEEDS."""
     used = {key.group for key in keys if key.enabled and key.revoked_ms is None}
-    # Of an administrator's groups only those that a member would have: the others may be many, and
-    # their models are not this user's.
+    # For an administrator, only the groups that a member would have. The others may be many, and
+    # this user does not use their models.
     groups = membership.groups_of(db, me.user_id, admin=False)
     world = offers.load_offering(db, at_ms, groups, LOSSES, figures_of=[])
     availability = Availability(world)
@@ -135,7 +136,7 @@ def load_needs(
 
 
 def _worst(statuses: Sequence[Status], groups: Collection[str]) -> list[Status]:
-    """Return models that are down, then degraded ones, those with the latest change first."""
+    """Return models that are down, then degraded ones, each sorted by latest change first."""
     bad = [
         status for status in statuses if status.name in groups and status.state in (DOWN, DEGRADED)
     ]
@@ -155,7 +156,7 @@ def _model_need(status: Status, availability: Availability) -> Need:
 
 
 def _base_url_need(key: OwnKey, base_url: str) -> Need | None:
-    """Return the need of a client whose wrong paths another base URL would fix."""
+    """Return the need of a client that uses wrong paths which another base URL would fix."""
     if (wrong := misdirected(key, base_url)) is None:
         return None
     path, diagnosis = wrong
@@ -179,7 +180,7 @@ def _limit_need(key: OwnKey) -> Need | None:
 
 @dataclass(frozen=True, slots=True)
 class HomeView:
-    """The values of the page; either `calls` or, before the first one, `first`."""
+    """The values of the page: either `calls` or, before the first call, `first`."""
 
     summary: WalletSummary
     keys: Mapping[str, OwnKey]
@@ -191,8 +192,8 @@ class HomeView:
 
 @in_snapshot
 def load_home(db: peewee.Database, me: SignedIn, base_url: str, *, steps: bool = False) -> HomeView:
-    """Read the page of a user; before the first call, and with `steps` also after it, the steps to
-    it. Raises NotFound when the user no longer exists."""
+    """Read the home page of a user. Before the first call, or with `steps`, it has the steps to
+    that call. Raises NotFound if the user no longer exists."""
     summary = load_summary(db, me)
     at_ms = summary.at_ms
     keys = own_keys.owned(db, me.user_id, at_ms)
@@ -208,10 +209,10 @@ def load_home(db: peewee.Database, me: SignedIn, base_url: str, *, steps: bool =
 
 
 class OwnHomePage(Page):
-    """The first page after the sign-in, of the user's own calls and money."""
+    """The home page with the user's own calls and money."""
 
     async def show_own(self) -> None:
-        """Answer with the page. The steps of the first call stay until their reader leaves them."""
+        """Render the page. The steps to the first call remain until the user dismisses them."""
         steps = self.get_cookie(STEPS) == self.me.user_id
         if steps and self.get_query_argument("steps", "") == "done":
             self.clear_cookie(STEPS)
@@ -244,12 +245,12 @@ class OwnHomePage(Page):
         )
 
     def _why(self, row: Row) -> str | None:
-        """Return the reason of a failed call in short, or its message when it has no code."""
+        """Return a short reason for a failed call, or its message if it has no error code."""
         reason = failure_reason(self.words, row["error_code"], row["error_message"])
         return reason or row["error_message"]
 
     def _column(self, index: int, hour: SumsBar) -> Column:
-        """Return an hour of the chart; every third has its tick, the last one among them."""
+        """Return the column of an hour. Every third hour has a tick."""
         title = self.words["home.chart_bar"].format(
             hour=self.time_text(hour.at_ms, "clock"),
             ok=hour.ok,
@@ -276,7 +277,7 @@ class HomeApi(Api):
 
 
 def home_to_plain(view: HomeView, currency: str) -> dict[str, Any]:
-    """Return the JSON of home; of `calls` and `first_call` one is null."""
+    """Return the home page as JSON. Either `calls` or `first_call` is null."""
     return {
         "at": rfc3339(view.summary.at_ms),
         "wallet": summary_to_plain(view.summary, currency),

@@ -1,5 +1,5 @@
-"""Things that need somebody, and of them calls that were refused for money: a member's and, for
-administrators, everybody's."""
+"""Needs: problems shown on the home pages; and the need about calls refused for lack of money,
+which members and administrators see."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -21,8 +21,8 @@ WALLET_SHORT = "insufficient_quota"
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """A problem that its user can fix: a shape, two sentences with their values, and the link to
-    the remedy; sentences are names of texts."""
+    """A problem that the user can fix. `fact`, `detail` and `link` are names of texts: two
+    sentences and the label of the link to the fix. `values`: the values in the texts."""
 
     shape: str
     fact: str
@@ -33,8 +33,8 @@ class Need:
 
 
 def money_needs(db: peewee.Database, at_ms: int, user: str) -> list[Need]:
-    """Return the need of a member whose calls of today were refused for money, if they still would
-    be."""
+    """Return the need of a member whose calls were refused today for lack of money, if they still
+    would be."""
     refusals = money_refusals(db, of_today(at_ms, user))
     values = refusals and lacking(db, user, refusals)
     if not values:
@@ -44,8 +44,9 @@ def money_needs(db: peewee.Database, at_ms: int, user: str) -> list[Need]:
 
 
 def lacking(db: peewee.Database, user: str, refusals: MoneyRefusals) -> dict[str, Any] | None:
-    """Return the values of the sentences about refused calls: `calls`, `since`, and of the last one
-    `left` and `needed`, which are empty when it names no amounts. None: the wallet has more now."""
+    """Return the values of the texts about refused calls: `calls`, `since`, and from the last
+    call's message `left` and `needed`, empty if it has no amounts. None: the wallet has enough
+    money now."""
     code, amounts = refusals.last["error_code"], amounts_lacking(refusals.last["error_message"])
     if code == WALLET_SHORT:
         try:
@@ -63,20 +64,20 @@ def lacking(db: peewee.Database, user: str, refusals: MoneyRefusals) -> dict[str
 
 
 def _short(amount: str) -> str:
-    """Return an amount with its currency as lists show it."""
+    """Return an amount with its currency, formatted as in lists."""
     number, _, currency = amount.partition(" ")
     return f"{money(number)} {currency}".rstrip() if number else ""
 
 
 def money_detail(values: Mapping[str, Any]) -> str:
-    """Return the name of the sentence under the one about refused calls."""
+    """Return the name of the text below the one about refused calls."""
     if values["left"]:
         return "need_money_amounts"
     return "need_money_wallet" if values["of"] == WALLET_SHORT else "need_money_quota"
 
 
 def need_to_plain(need: Need) -> dict[str, Any]:
-    """Return the kind of a need, its page and its values, of which unknown times are null."""
+    """Return the kind of a need, its page and its values as JSON. Unknown times are null."""
     values = {
         name: (rfc3339(value.at_ms) if value.at_ms else None) if isinstance(value, At) else value
         for name, value in need.values.items()

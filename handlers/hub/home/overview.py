@@ -1,7 +1,8 @@
-"""Home for administrators: what the gateway earns, how its channels are, what needs somebody.
+"""The home page for administrators: the gateway's earnings, the state of its channels, problems to
+fix.
 
-Each part of the page is read on its own: one that fails is a notice in its place, one that takes
-long is grey bars until the script of the page has it. Days are those of UTC.
+The parts of the page are read independently. One that fails is replaced by a notice; one that takes
+long, by grey placeholders until the page's script has fetched it. Days are UTC days.
 """
 
 import asyncio
@@ -43,17 +44,17 @@ log = logging.getLogger("sluice.hub")
 CHARGED_BY: Mapping[str, str] = {
     **{"models": "model", "users": "user", "channels": "channel", "keys": "key_id"},
 }
-"""What the charges are told apart by, and the filter of usage of each."""
+"""The choices to group charges by, each with its filter of usage."""
 
 WHOSE = ("gateway", "me")
 SPAN, BY = "30d", "models"
 CHARGED_ROWS = 8
 UNPRICED_ROWS = 4
-PATIENCE_S = 0.22  # for all parts; the others are bars
+PATIENCE_S = 0.22  # for all parts; later ones are placeholders
 OPS_PATIENCE_S = 0.2  # for the ops port of this node
 TICKS_EVERY = 3
 WORKING_DAYS = range(5)  # Monday to Friday
-WORKING_DAYS_MIN = 3  # of fewer there is no median
+WORKING_DAYS_MIN = 3  # no median of fewer
 NANOS = 10**9
 SHARE_DIGITS = 4
 CHART_HEIGHT = 246
@@ -65,22 +66,22 @@ TONES = ("c4", "c3", "c6")
 
 @dataclass(frozen=True, slots=True)
 class PagePart:
-    """A part of the page; without its value either the id of its failure in the log, or it takes
-    longer than PATIENCE_S."""
+    """A part of the page. `value` None: reading it failed, and `failure_id` finds the error in the
+    log; or, without `failure_id`, it takes longer than PATIENCE_S."""
 
     value: Any = None
     failure_id: str = ""
 
     @property
     def missing(self) -> bool:
-        """Tell whether it has no value."""
+        """Return whether the part has no value."""
         return self.value is None
 
 
 async def read_parts(
     works: Mapping[str, Awaitable[Any]], patience_s: float | None
 ) -> dict[str, PagePart]:
-    """Return the parts by name; `patience_s` None: however long they take."""
+    """Return the parts by name. `patience_s` None: wait for all of them."""
     tasks = {name: asyncio.ensure_future(work) for name, work in works.items()}
     await asyncio.wait(tasks.values(), timeout=patience_s)
     return {name: _part(name, task) for name, task in tasks.items()}
@@ -102,7 +103,7 @@ def _part(name: str, task: "asyncio.Future[Any]") -> PagePart:
 
 @dataclass(frozen=True, slots=True)
 class Charged:
-    """The charges of a span by models, users, channels or keys; `names` of keys by their ids."""
+    """The charges of a span by model, user, channel or key. `names`: the names of keys by id."""
 
     by: str
     ranked: RankedSums
@@ -110,18 +111,18 @@ class Charged:
 
     @property
     def largest(self) -> int:
-        """The charges of the first row."""
+        """Return the charges of the first row."""
         return max((row.cost_nanos for row in self.ranked.rows), default=0)
 
     @property
     def unlisted(self) -> int:
-        """The number of groups without a row of their own."""
+        """Return the number of groups without a row of their own."""
         return max(0, self.ranked.groups - len(self.ranked.rows))
 
 
 @in_snapshot
 def load_charged(db: peewee.Database, by: str, since_ms: int) -> Charged:
-    """Read the greatest charges since a moment."""
+    """Read the largest charges since a time."""
     ranked = ranked_sums(db, CHARGED_BY[by], Filters(since_ms=since_ms), CHARGED_ROWS)
     names: dict[str, str] = {}
     for portion in portions([row.name or "" for row in ranked.rows]) if by == "keys" else ():
@@ -133,16 +134,16 @@ def load_charged(db: peewee.Database, by: str, since_ms: int) -> Charged:
 
 @in_snapshot
 def load_channels(db: peewee.Database, at_ms: int, since_ms: int) -> ChannelLines:
-    """Read the channels with their sums since a moment."""
+    """Read the channels with their sums since a time."""
     sums = sums_of_names(db, "channel", Filters(since_ms=since_ms))
     return overview.channel_lines(db, at_ms, sums)
 
 
 async def read_nodes(handler: HubHandler) -> set_up.NodeLines:
-    """Return the nodes; of this one as far as its ops port answers in time."""
+    """Return the nodes. Details of this node are included if its ops port answers in time."""
     states, verified_ms = await handler.store(set_up.load_nodes)
     try:
-        answer = asyncio.shield(node_state(handler.site))  # which ends by itself soon
+        answer = asyncio.shield(node_state(handler.site))  # has a timeout of its own
         here = await asyncio.wait_for(answer, OPS_PATIENCE_S)
     except TimeoutError:
         here = {"node": None}
@@ -151,7 +152,7 @@ async def read_nodes(handler: HubHandler) -> set_up.NodeLines:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """The chosen span and grouping, and the parts."""
+    """The overview's parts, for the chosen span and grouping."""
 
     at_ms: int
     span: str
@@ -160,17 +161,17 @@ class Overview:
 
     @property
     def since_ms(self) -> int:
-        """The begin of the span."""
+        """Return the start of the span."""
         return since_ms_of(self.at_ms, self.span)
 
 
 def since_ms_of(at_ms: int, span: str) -> int:
-    """Return the begin of a span that ends now."""
+    """Return the start of a span that ends now."""
     return at_ms - at_ms % DAY_MS - (SPANS[span] - 1) * DAY_MS
 
 
 async def read_overview(handler: HubHandler, patience_s: float | None) -> Overview:
-    """Read the overview that the query of a request chooses. Raises Failure."""
+    """Read the overview for the request's query. Raises Failure."""
     span, by = _choice(handler, "span", SPANS, SPAN), _choice(handler, "by", CHARGED_BY, BY)
     settings = handler.site.settings
     addressed, mailed = handler.site.has_base_url, bool(settings.mail.url)
@@ -200,8 +201,8 @@ def _choice(handler: HubHandler, name: str, choices: Mapping[str, object], defau
 
 
 class HomePage(OwnHomePage):
-    """The first page after the sign-in: an administrator's is that of the gateway, or as `of` says,
-    which a cookie keeps, the own one."""
+    """The first page after signing in. Administrators see the gateway's, unless `of` chooses their
+    own, which a cookie remembers."""
 
     async def get(self) -> None:
         if (whose := self.get_query_argument("of", "")) in WHOSE:
@@ -215,7 +216,7 @@ class HomePage(OwnHomePage):
 
 
 async def show_overview(page: Page) -> None:
-    """Answer with the page."""
+    """Render the page."""
     waits = page.get_query_argument("wait", "") == "1"
     seen = await read_overview(page, None if waits else PATIENCE_S)
     sums: OverviewSums | None = seen.parts["sums"].value
@@ -252,18 +253,17 @@ async def show_overview(page: Page) -> None:
 
 
 def usage_path(query: Mapping[str, Any]) -> str:
-    """Return the address of everybody's calls with these filters."""
+    """Return the URL of everybody's calls with these filters."""
     return address("/usage", of="all", **query)
 
 
 def percent(part: float | None) -> str:
-    """Format a margin or a change as percent with 1 decimal."""
+    """Format a margin or a change as a percentage with 1 decimal."""
     return "–" if part is None else f"{100 * part:,.1f}".replace("-", "−")
 
 
 def median_of_working_days(bars: Sequence[SumsBar], at_ms: int) -> int | None:
-    """Return the median of what was charged on the whole working days among these; None: they are
-    too few."""
+    """Return the median charge of the whole working days among the bars. None: too few of them."""
     charged = [
         bar.cost_nanos
         for bar in bars
@@ -274,8 +274,8 @@ def median_of_working_days(bars: Sequence[SumsBar], at_ms: int) -> int | None:
 
 
 def chart_parts(sums: CallSums) -> tuple[int, int, int]:
-    """Return what was charged in parts, in nanos: the operator's cost, the margin, and the charges
-    whose cost is not known. A loss has no height: of its charges all is cost."""
+    """Return the parts of a charge in nanos: the operator's cost, the margin, and charges of
+    unknown cost. A loss has no height of its own: the cost part then equals the charge."""
     cost = min(sums.upstream_nanos, sums.known_nanos)
     return cost, sums.known_nanos - cost, sums.cost_nanos - sums.known_nanos
 
@@ -305,19 +305,19 @@ def _bar_words(page: Page, span: str, bar: SumsBar) -> str:
 
 
 def two_decimals(nanos: int) -> str:
-    """Format a sum over people or channels."""
+    """Format a sum of money with two decimals."""
     return f"{nanos / NANOS:,.2f}".replace("-", "−")
 
 
 def _spoken(page: Page, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of a sentence with the currency, and the reason of a state in words."""
+    """Return the values of a text, with the currency and with the reason of a state as text."""
     reason = values.get("reason", "")
     words = {"reason": page.words.get(f"admin.why_{reason}", reason)}
     return {**values, **words, "currency": page.site.settings.money.currency}
 
 
 def _state_counts(words: Mapping[str, str], lines: ChannelLines) -> str:
-    """Return how many of the channels without a row are in each state: 291 Up, 3 Disabled."""
+    """Return the number of channels without a row, by state: 291 Up, 3 Disabled."""
     return ", ".join(
         f"{number:,} {words[f'admin.state_{state}']}" for state, number in lines.unlisted.items()
     )
@@ -334,7 +334,7 @@ class OverviewApi(AdminApi):
 
 
 def overview_to_plain(seen: Overview) -> dict[str, Any]:
-    """Return the JSON of the overview; a part that could not be read is null."""
+    """Return the overview as JSON. A part that could not be read is null."""
     sums: OverviewSums | None = seen.parts["sums"].value
     return {
         "at": rfc3339(seen.at_ms),
@@ -362,7 +362,7 @@ def sums_to_plain(sums: CallSums) -> dict[str, Any]:
 
 
 def rounded(part: float | None) -> float | None:
-    """Round a share for JSON."""
+    """Round a fraction for JSON."""
     return None if part is None else round(part, SHARE_DIGITS)
 
 

@@ -1,4 +1,4 @@
-"""The steps of setting up a gateway, derived from what is there, and its nodes."""
+"""The steps to set up a gateway, derived from the store's contents, and its nodes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,8 +22,8 @@ HERE, ALIVE, SILENT, LEFT = "here", "alive", "silent", "left"
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A step of the set-up: its name among the texts, the values of its note, where it is done.
-    `waits`: for something that nobody here does."""
+    """A step of the set-up. `name`: of its text; `href`: where to do it; `values`: of its note.
+    `waits`: it is completed by others, not on a page."""
 
     name: str
     done: bool
@@ -34,25 +34,25 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class SetUp:
-    """All steps, those still to be done first; whether any call was made."""
+    """All steps, open ones first; and whether any call was made."""
 
     steps: Sequence[Step]
     called: bool
 
     @property
     def done(self) -> int:
-        """The number of steps that are done."""
+        """Return the number of completed steps."""
         return sum(step.done for step in self.steps)
 
     @property
     def complete(self) -> bool:
-        """Tell whether all of them are."""
+        """Return whether all steps are completed."""
         return self.done == len(self.steps)
 
 
 @in_snapshot
 def load_set_up(db: peewee.Database, *, addressed: bool, mailed: bool) -> SetUp:
-    """Return the steps; `addressed`: the base URL is set, `mailed`: a mail server is."""
+    """Return the steps. `addressed`: the base URL is set; `mailed`: a mail server is set."""
     answered = first_row(db, _working().limit(1))
     called = first_row(db, UsageByDay.select(UsageByDay.day).limit(1)) is not None
     with_key = first_row(db, ApiKey.select(ApiKey.name).limit(1)) is not None
@@ -86,12 +86,12 @@ def load_set_up(db: peewee.Database, *, addressed: bool, mailed: bool) -> SetUp:
 
 
 def _note(**values: Any) -> Mapping[str, Any] | None:
-    """Return the values of a note; None when they are missing."""
+    """Return the values of a note, or None if one is missing."""
     return values if all(values.values()) else None
 
 
 def _working() -> Any:
-    """A query for the channels that answered a call or a probe."""
+    """Return a query for the channels that have answered a call or a probe."""
     answered = (ChannelSums.scope << ("channel", "probe")) & (ChannelSums.ok > 0)
     return ChannelSums.select(ChannelSums.name).where(answered)
 
@@ -101,8 +101,8 @@ def _working() -> Any:
 
 @dataclass(frozen=True, slots=True)
 class NodeLine:
-    """A node: one of HERE, ALIVE, SILENT, LEFT, how many workers are ready, of this node also what
-    its workers do; None: not known."""
+    """A node. `state`: HERE, ALIVE, SILENT or LEFT; `workers`: the number of ready workers. For
+    this node also what its workers do; None: unknown."""
 
     name: str
     state: str
@@ -116,7 +116,7 @@ class NodeLine:
 
 @dataclass(frozen=True, slots=True)
 class NodeLines:
-    """The nodes of the store, the versions that run, and when the books were last proven."""
+    """The nodes in the store, the versions that they run, and when the books were last verified."""
 
     lines: Sequence[NodeLine]
     versions: Sequence[str]
@@ -126,7 +126,7 @@ class NodeLines:
 def node_lines(
     states: Sequence[nodes.NodeState], here: Mapping[str, Any], verified_ms: int | None
 ) -> NodeLines:
-    """Return the nodes of the store; `here`: the state of this one by its ops port."""
+    """Return the nodes in the store. `here`: the state of this node from its ops port."""
     lines = []
     for node in states:
         ready, state = node.ready > 0, LEFT
@@ -146,5 +146,5 @@ def node_lines(
 
 
 def load_nodes(db: peewee.Database) -> tuple[list[nodes.NodeState], int | None]:
-    """Return the nodes as they report themselves, and when the books were last proven."""
+    """Return the nodes as they report themselves, and when the books were last verified."""
     return nodes.states(db), last_done(db).get(BOOKS_VERIFY)
