@@ -1,1 +1,2 @@
-"""The description of the JSON API for machines: a table, and the OpenAPI document made from it."""
+"""The machine-readable description of the JSON API: a table, and the OpenAPI document built from
+it."""

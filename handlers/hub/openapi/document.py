@@ -1,7 +1,7 @@
-"""The OpenAPI document of the JSON API, and the endpoint that answers it.
+"""The OpenAPI document of the JSON API, and the endpoint that serves it.
 
-Operations are those of the table; the schemas of administered objects are made from the table of
-fields that `apply` reads.
+Operations come from the table. The schemas of administered objects are generated from the table of
+fields that `apply` uses.
 """
 
 import json
@@ -36,7 +36,7 @@ X-XSRFToken with the `_xsrf` of a form of that session. Names in paths are perce
 
 
 def document() -> dict[str, Any]:
-    """Return the document."""
+    """Return the OpenAPI document."""
     paths: dict[str, dict[str, Any]] = {}
     for row in ROWS:
         paths.setdefault(row.path, {})[row.method.lower()] = _operation(row)
@@ -87,7 +87,7 @@ def _answer(row: Endpoint) -> dict[str, Any]:
 
 
 def _failures(row: Endpoint) -> dict[str, Any]:
-    """Return the errors that an operation may answer."""
+    """Return the errors that an operation can answer."""
     codes = {"401", "403"} if row.scope != OPEN else set()
     if row.query or row.body:
         codes.add("400")
@@ -122,7 +122,7 @@ def _tag_of(row: Endpoint) -> str:
 
 
 class OpenApiDocument(Api):
-    """GET /api/openapi.json: for everybody."""
+    """GET /api/openapi.json, without authentication."""
 
     async def prepare(self) -> None:
         """Skip authentication."""
@@ -132,7 +132,7 @@ class OpenApiDocument(Api):
 
 
 class UnknownApi(Api):
-    """A path of the API that no handler answers."""
+    """The answer for API paths without a handler."""
 
     def check_xsrf_cookie(self) -> None:
         """Skip the check: nothing changes."""

@@ -1,6 +1,6 @@
-"""The operations of the JSON API, one row each; a test compares them with the routes.
+"""The operations of the JSON API, one row each. A test compares them with the routes.
 
-Placeholders of a path are percent-encoded names or ids. Bodies and answers are names of schemas in
+Placeholders in paths are percent-encoded names or ids. Bodies and answers are names of schemas in
 document.py.
 """
 
@@ -11,8 +11,8 @@ READ, KEYS, ADMIN, OPEN = "read", "keys", "admin", ""
 
 
 class Endpoint(NamedTuple):
-    """An operation. `scope`: that of the token, "" for everybody; `query`: names of PARAMETERS;
-    `body`, `answer`: names of schemas, "" for none."""
+    """An operation. `scope`: the scope that a token needs, "" if public; `query`: names of
+    PARAMETERS; `body`, `answer`: names of schemas, "" for none."""
 
     method: str
     path: str
@@ -211,7 +211,8 @@ _MEMBER = (
 def _kind(
     plural: str, schema: str, name: str = "{name}", query: tuple[str, ...] = ()
 ) -> tuple[Endpoint, ...]:
-    """Return the operations of a kind of administered objects; `query`: beside those of a list."""
+    """Return the operations for a kind of administered objects. `query`: parameters besides those
+    of every list."""
     path, singular, body = f"{plural}/{name}", plural.removesuffix("s"), f"{schema}Body"
     return (
         _admin("GET", plural, f"All {plural}.", f"{schema}List", query=(*_LIST, *query)),
