@@ -1,1 +1,1 @@
-"""One call from admission to settlement; knows wire families only through `adapters.family`."""
+"""One call from admission to settlement. Knows wire families only through `adapters.family`."""

@@ -1,8 +1,8 @@
 """Admission: credential, key, entry point, model, bounds of the cost. From memory, pure.
 
 The order of the checks is promised to callers: credential, key, entry point, then (with the body)
-JSON, model, fields. The only wait is for a key that nobody has used lately; what a request names of
-what upstream accounts keep is checked behind this (admit_stored).
+JSON, model, fields. The only wait is for a key that has not been used recently. References to
+objects stored in upstream accounts are checked afterwards (admit_stored).
 """
 
 import re
@@ -40,34 +40,34 @@ from store.values.pricing import Rate, rounded_up
 from store.values.usage import served_tier
 
 DEFAULT_OUTPUT_BOUND_TOKENS = 8192  # when neither the client nor the model sets one
-MODEL_NAME_MAX_CHARS = 128  # of a name in a record
+MODEL_NAME_MAX_CHARS = 128  # in a record
 _TOO_MUCH = "The bounds of this request (max_tokens, n) are beyond any amount of money."
-_KEY_SHAPE = re.compile(r"[\w.-]{16,200}", re.ASCII)  # of others nothing is shown
+_KEY_SHAPE = re.compile(r"[\w.-]{16,200}", re.ASCII)  # no part of any other key is shown
 _KEY_SHOWN_CHARS = 4
-# In a body with pictures, sound or video, or with a name of what a vendor keeps; the last one: a
-# name may be written in escapes.
+# Marks of a body with pictures, sound or video, or with a reference to something that a vendor
+# stores. The last one: a name may be written with escapes.
 _MEDIA_MARKS = (
     *(b'"inlineData"', b'"inline_data"', b'"fileData"', b'"file_data"', b'"input_audio"'),
     *(b'"image_url"', b'"video_url"', b'"input_image"', b'"image"', b'"file"', b'"input_file"'),
     *(b'"cachedContent"', b'"cached_content"', b'"previous_response_id"', b'"conversation"'),
     b"\\u00",
 )
-# Names in a body whose input is more than its text.
+# Field names that show that the input is more than the body's text.
 _OTHER_NAMES = re.compile(
     rb'"(?:inline_?[dD]ata|file(?:_?[dD]ata)?|input_(?:audio|image|file|video)|image(?:_url)?'
     rb'|video(?:_url)?|audio(?:_url)?|document(?:_url)?)"'
 )
 _OF_SERVICE = frozenset({"", "tier", "speed", "geo", "audio_output", "image_output", "background"})
-TEXT_MAX_BYTES = 131_072  # four times their bound is more than most windows
-_SEARCHED_BYTES = 1 << 20  # of a large body at a time: a millisecond
-LEAST_OUTPUT_TOKENS = 256  # an answer worth starting when little money is left
-# Of a picture that a hosted tool makes, beside the output that a client bounds.
+TEXT_MAX_BYTES = 131_072  # beyond it, four times the bound exceeds most context windows
+_SEARCHED_BYTES = 1 << 20  # searched in one step of a large body, which takes a millisecond
+LEAST_OUTPUT_TOKENS = 256  # the shortest answer worth starting when little money is left
+# Tokens of a picture that a hosted tool makes, in addition to the output that the client limits.
 PICTURE_TOKENS = 8192
 
 
 def credential(header: Callable[[str], str | None], sources: Sequence[str]) -> str:
-    """Return the API key of a request: the first source that is present decides, alone. `header`
-    gives a header's value by its lower-case name. Raises Fault MISSING_KEY,
+    """Return the API key of a request. Only the first source that is present counts. `header`
+    returns a header's value by its lower-case name. Raises Fault MISSING_KEY,
     MALFORMED_AUTHORIZATION."""
     for source in sources:
         value = header(source)
@@ -85,8 +85,8 @@ def credential(header: Callable[[str], str | None], sources: Sequence[str]) -> s
 
 
 async def find_key(keys: KeyCache, secret: str) -> KeyEntry:
-    """Return the key of a secret, from the store when it is not in memory. Raises Fault
-    INVALID_KEY, UNAVAILABLE."""
+    """Return the key of a secret, from the store if it is not in memory. Raises Fault INVALID_KEY,
+    UNAVAILABLE."""
     try:
         entry = await keys.get(secret)
     except StoreUnavailable:
@@ -97,7 +97,7 @@ async def find_key(keys: KeyCache, secret: str) -> KeyEntry:
 
 
 def unknown_key(secret: str) -> Fault:
-    """Return INVALID_KEY, with as much of the key as lets its owner recognise it."""
+    """Return INVALID_KEY, with enough of the key for its owner to recognize it."""
     if _KEY_SHAPE.fullmatch(secret) is None:
         return Fault(Condition.INVALID_KEY)
     head = SECRET_PREFIX if secret.startswith(SECRET_PREFIX) else ""
@@ -116,7 +116,7 @@ def check_key(key: KeyEntry, client_ip: str, now_ms: int) -> None:
 
 
 def check_entry(snapshot: Snapshot, key: KeyEntry, family: Family, operation: Operation) -> Group:
-    """Return the key's group, which has the entry point. Raises Fault ENTRY_NOT_ALLOWED."""
+    """Return the key's group. Raises Fault ENTRY_NOT_ALLOWED if the group lacks the entry point."""
     group = snapshot.groups.get(key.group)
     entry = operation.entry or family.name
     if group is None or group.disabled or entry not in group.entries:
@@ -125,14 +125,14 @@ def check_entry(snapshot: Snapshot, key: KeyEntry, family: Family, operation: Op
 
 
 def read_model(head: RequestHead, spans: Spans) -> tuple[str, bool]:
-    """Return the model's name and whether a stream is requested, of a request with a wrong field.
-    Raises Fault when even the model is wrong."""
+    """Return the model's name and whether a stream is requested, for a request with an invalid
+    field. Raises Fault if the model is invalid, too."""
     name = head.family.client.model_name(spans, head.target)
     return name, head.operation.job == "stream" or spans.value("stream") is True
 
 
 def find_offer(head: RequestHead, name: str) -> Offer:
-    """Return a model as it is offered to a key. Raises Fault MODEL_NOT_FOUND."""
+    """Return the offer of a model to a key. Raises Fault MODEL_NOT_FOUND."""
     key, group, snapshot, family = head.key, head.group, head.snapshot, head.family.name
     assert group is not None
     if key.models is not None and name not in key.models:
@@ -145,14 +145,14 @@ def find_offer(head: RequestHead, name: str) -> Offer:
         served = bool(channels) or bool(snapshot.capable(group.name, name, rule, draining=True))
     else:
         channels = snapshot.candidates(group.name, name, family)
-        # Where all channels drain there are none, either; the plan reports that.
+        # If all channels are draining there are no candidates, either; the plan reports that.
         served = bool(channels) or snapshot.serves(group.name, name, family)
     if not served:
         elsewhere = _other_entry(snapshot, group, name)
         raise Fault(Condition.MODEL_NOT_FOUND, elsewhere, model=name[:MODEL_NAME_MAX_CHARS])
     model = snapshot.models[name]
     prices = model.prices_at(head.arrival.started_ms)
-    assert prices is not None  # of a model that is offered
+    assert prices is not None  # an offered model has prices
     return Offer(group, model, prices, channels)
 
 
@@ -167,14 +167,15 @@ class EndpointRule:
         return self.endpoint.key
 
     def takes(self, channel: Channel, *, translate: bool) -> bool:
-        """Return whether a channel takes its calls; `translate`: of other families, too."""
+        """Return whether a channel takes the endpoint's calls. `translate`: other families' ones,
+        too."""
         vendor, translate = VENDORS[channel.vendor], translate and channel.translate
         return self.endpoint.takes(channel.family, vendor, translate=translate)
 
 
 def _other_entry(snapshot: Snapshot, group: Group, name: str) -> str | None:
-    """Return the message about a model that the key may call, though not at this entry; None when
-    it may not."""
+    """Return the message about a model that the key may call only at another entry; None if it may
+    not call the model at all."""
     paths = [
         family.client.operations["generate"].endpoint
         for family in FAMILIES.values()
@@ -187,18 +188,18 @@ def _other_entry(snapshot: Snapshot, group: Group, name: str) -> str | None:
 
 
 def admit_body(head: RequestHead, offer: Offer, spans: Spans, peek: Peek, body: bytes) -> Admitted:
-    """Check a body whose model is offered. Raises Fault of the client's mistakes."""
+    """Check a body whose model is offered. Raises Fault for the client's mistakes."""
     channels, estimated = channels_for(head, offer.channels)
     stored_fields = head.family.client.stored_fields
     refs = at_once(stored_fields.refs(spans)) if stored_fields.may_name(spans) else ()
     codecs = CODECS.get(head.family.name)
-    # Not `in`, which raises and drops an exception for each bytes object.
+    # Not `in`, which internally raises and drops an exception for each bytes object.
     has_foreign = codecs is not None and body.find(codecs.client.foreign_mark) >= 0
     free, bound, weight = head.operation.free, input_bound_tokens(body), body_weight(body)
     estimate, bound, outputs, demand = _bounds(peek, offer.model, bound, weight, free=free)
     facts = (peek, offer, channels, refs, estimated, has_foreign, estimate, bound, outputs, demand)
     prices = offer.prices
-    if peek.asks is NOTHING_ASKED and not prices.rates and not prices.own_inputs:  # as most
+    if peek.asks is NOTHING_ASKED and not prices.rates and not prices.own_inputs:  # usual
         return Admitted(*facts, prices.alone)
     rates, meters = reachable_rates(offer, peek, bound), other_meters(offer, peek, body)
     return Admitted(*facts, rates, meters, inner_models(head, offer, peek, bound, outputs))
@@ -208,7 +209,7 @@ def admit_large_body(
     head: RequestHead, offer: Offer, spans: Spans, peek: Peek, body: bytes
 ) -> Steps[Admitted]:
     """Check a body in steps. Raises Fault as `admit_body` does, and INVALID_FIELD for more values
-    than a model can take."""
+    than a model accepts."""
     channels, estimated = channels_for(head, offer.channels)
     stored_fields, has_foreign = head.family.client.stored_fields, False
     refs: tuple[StoredRef, ...] = ()
@@ -228,7 +229,7 @@ def admit_large_body(
 
 
 def admit_form(head: RequestHead, offer: Offer, form: Form, peek: Peek) -> Admitted:
-    """Check a form whose model is offered. Its files count by a rule."""
+    """Check a form whose model is offered. The tokens of its files are bounded by a rule."""
     text = "".join(form.texts.values()).encode()
     bound = input_bound_tokens(text) + form.media_tokens
     free, weight = head.operation.free, body_weight(text)
@@ -266,13 +267,13 @@ def counts(family: str, channel: Channel) -> bool:
 def channels_for(
     head: RequestHead, channels: tuple[Channel, ...]
 ) -> tuple[tuple[Channel, ...], bool]:
-    """Return the channels that can do the operation's job, and whether a count of tokens is an
-    estimate: no vendor counts, but some channel is of another family. Raises Fault UNKNOWN_PATH
-    when there are none."""
+    """Return the channels that can do the operation's job, and whether a token count is estimated:
+    that is the case if no vendor counts and some channel is of another family. Raises Fault
+    UNKNOWN_PATH if no vendor counts and all channels are of the client's family."""
     job, family = head.operation.job, head.family.name
     if not channels or job not in ("count", "compact"):
         return channels, False
-    if job == "compact":  # by the vendor where it can, else the model itself writes a summary
+    if job == "compact":  # done by the vendor if possible, else the model writes a summary
         native = tuple(channel for channel in channels if channel.family == family)
         return native or channels, False
     counting = tuple(channel for channel in channels if counts(family, channel))
@@ -286,13 +287,13 @@ def channels_for(
 def _bounds(
     peek: Peek, model: Model, bound: int, weight: int, *, free: bool
 ) -> tuple[int, int, int, Demand]:
-    """Return the estimate and the upper bounds of the tokens that a call can cost (input estimate,
-    input, output), for the hold and against absurd reports, and its demand of token limits."""
+    """Return (input estimate, bound of input tokens, bound of output tokens, demand of token
+    limits) of a call. The bounds are for the hold and against absurd reports."""
     window, estimate = model.context_tokens, tokens_of_weight(weight)
     if window and window < bound:
         bound = window
-    # Made now, by the cheap rule: the body is freed when an answer is accepted, and only its end
-    # shows whether usage is reported.
+    # Estimated now, by the cheap rule: the body is freed when an answer is accepted, and only the
+    # answer's end shows whether usage is reported.
     estimate = estimate if estimate < bound else bound  # quicker than min(), as below
     outputs = output_bound(peek, model)
     return estimate, bound, outputs, NO_TOKENS if free else demand_of(peek, estimate, outputs)
@@ -310,7 +311,8 @@ def admitted_as_sent(
     head: RequestHead, offer: Offer, admitted: Admitted, peek: Peek, body: bytes, *, bound: int
 ) -> Admitted:
     """Return an admitted call with the fields (`peek`), the rates and the bounds of a body that a
-    channel gets in place of the client's; `bound`: of its tokens. Its limits stay."""
+    channel gets instead of the client's. `bound`: of that body's tokens. The demand of limits is
+    unchanged."""
     inputs = max(admitted.input_bound_tokens, min(bound, offer.model.context_tokens or bound))
     outputs = output_bound(peek, offer.model)
     return replace(
@@ -325,8 +327,8 @@ def admitted_as_sent(
 
 
 def demand_of(peek: Peek, inputs: int, outputs: int) -> Demand:
-    """Return what a paid call takes of token limits. A client that sets no bound of its answer does
-    not want the longest that the model can give."""
+    """Return the demand of token limits of a paid call. A client that sets no bound on its answer
+    does not expect the longest one possible."""
     most = DEFAULT_OUTPUT_BOUND_TOKENS * peek.choices
     if peek.max_output_tokens is None and most < outputs:
         outputs = most
@@ -335,15 +337,15 @@ def demand_of(peek: Peek, inputs: int, outputs: int) -> Demand:
 
 
 def reachable_rates(offer: Offer, peek: Peek, input_tokens: int) -> tuple[Rate, ...]:
-    """Return the rates at which a call with at most so much input can be charged."""
+    """Return the rates at which a call with at most `input_tokens` can be charged."""
     prices = offer.prices
-    if not prices.rates:  # as most models
+    if not prices.rates:  # the usual case
         return prices.alone
     return prices.reachable(peek.asks.conditions, input_tokens, _default_tiers(offer.channels))
 
 
 def _default_tiers(channels: Sequence[Channel]) -> set[str]:
-    """Return the tiers that channels serve where a request names none."""
+    """Return the tiers that channels serve if a request names none."""
     options = (channel.options.get("default_tier") for channel in channels)
     return {served_tier(option) for option in options if option is not None}
 
@@ -351,9 +353,9 @@ def _default_tiers(channels: Sequence[Channel]) -> set[str]:
 def inner_models(
     head: RequestHead, offer: Offer, peek: Peek, input_tokens: int, output_tokens: int
 ) -> tuple[InnerModel, ...]:
-    """Return the other models that may work inside a call with at most so many tokens: none, where
-    all channels are of other families. A fallback reads what the call's own model reads; an advisor
-    its answer, too."""
+    """Return the other models that may run inside a call with at most so many tokens; none if all
+    channels are of other families. A fallback reads the input of the call's own model; an advisor
+    reads the answer, too."""
     asks = peek.asks
     if not asks.models or all(channel.family != head.family.name for channel in offer.channels):
         return ()
@@ -361,7 +363,7 @@ def inner_models(
     for ask in asks.models:
         model = head.snapshot.models[ask.name]
         prices = model.prices_at(head.arrival.started_ms)
-        assert prices is not None  # of a model that was permitted
+        assert prices is not None  # a permitted model has prices
         inputs, outputs = input_tokens, ask.max_output_tokens or output_tokens
         if ask.is_advisor:
             inputs += output_tokens
@@ -374,9 +376,9 @@ def inner_models(
 
 
 def is_text_alone(call: Call) -> bool:
-    """Return whether the input of a call is no more than its body says: it names nothing that is
-    stored, no tool of the vendor, and has no media. To be asked while there is the body. Of a model
-    whose window is configured, and of a body that fills most, that is not looked for."""
+    """Return whether the input of a call is only the text of its body: it names nothing stored and
+    no tool of the vendor, and has no media. To be called while the body is in memory. Returns False
+    without a check for a model whose context window is configured, and for a large body."""
     admitted, body = call.admitted, call.content.body
     if admitted is None or admitted.offer is None or admitted.refs or not body:
         return False
@@ -395,8 +397,9 @@ def _adds_input(ask: Ask) -> bool:
 
 
 def other_meters(offer: Offer, peek: Peek, body: bytes) -> tuple[str, ...]:
-    """Return the meters of other modalities that a call may be charged by: of its input only where
-    they have prices of their own and the body may have such parts, as large ones do."""
+    """Return the meters of other modalities by which a call may be charged. Those of the input are
+    included only if they have separate prices and the body may have such parts. Large bodies are
+    not searched for them."""
     outputs, priced = peek.asks.outputs, offer.prices.own_inputs
     if not priced:
         return outputs
@@ -409,10 +412,10 @@ def other_meters(offer: Offer, peek: Peek, body: bytes) -> tuple[str, ...]:
 
 
 def hold_bound(offer: Offer, admitted: Admitted, output_tokens: int, *, least: bool = False) -> int:
-    """Return the nanos to hold for a call with at most so many tokens of output: at the dearest
-    rate that it can reach, with the uses of priced tools and of other models that it allows;
-    `least`: one use of each, and of other models a short answer. Raises Fault INVALID_FIELD when no
-    money covers it."""
+    """Return the nanos to hold for a call with at most `output_tokens`: at the most expensive rate
+    that it can reach, with all uses of priced tools and of other models that it allows. `least`:
+    with one use of each, and a short answer of other models. Raises Fault INVALID_FIELD if no
+    amount of money covers it."""
     inputs, meters = admitted.input_bound_tokens, admitted.other_meters
     fractions = 0
     for rate in admitted.rates:

@@ -1,6 +1,6 @@
-"""Admission of what a request asks for beyond text and functions (`Peek.asks`). From memory, pure.
+"""Admission of the features that a request asks for beyond text and functions (`Peek.asks`).
 
-Imported by the pipeline, for requests that ask for something, when their model is offered.
+From memory, pure. Imported by the pipeline, for requests with such features whose model is offered.
 """
 
 from msgspec.structs import replace
@@ -18,11 +18,13 @@ from store.values.pricing import Prices
 
 
 def check_asks(head: RequestHead, offer: Offer, peek: Peek, unpriced: str) -> Peek:
-    """Check what a request asks for; `unpriced`: the setting of that name. Return the request's
-    fields with what the translation has to leave out, if anything. Raises Fault
-    FEATURE_NOT_ALLOWED, MODEL_NOT_FOUND for another model inside the call that the key may not use
-    or that has no price, UNSUPPORTED for an answer in the background: one that is fetched later
-    without a charge cannot be billed, FEATURE_UNPRICED."""
+    """Check the features that a request asks for. `unpriced`: the setting of that name. Return the
+    request's fields, with the tools that the translation must leave out, if any.
+
+    Raises Fault FEATURE_NOT_ALLOWED, FEATURE_UNPRICED, MODEL_NOT_FOUND for another model inside the
+    call that the key may not use or that has no price, and UNSUPPORTED for an answer in the
+    background: it is fetched later without a charge, so it could not be billed.
+    """
     left_out = _check_allowed(head, offer, peek.asks)
     _check_models(head, offer, peek)
     if not head.operation.free:
@@ -36,8 +38,8 @@ def check_asks(head: RequestHead, offer: Offer, peek: Peek, unpriced: str) -> Pe
 
 
 def limits_tools(head: RequestHead, offer: Offer) -> bool:
-    """Return whether the tools that a conversation adds to those of its request have to be checked:
-    where families have them, of keys that may not use all models, or not all hosted tools."""
+    """Return whether the tools that a conversation adds to those of its request must be checked: in
+    families that have them, for keys that may not use all models or all hosted tools."""
     if head.family.client.inline_tools is NO_STORED_FIELDS:
         return False
     all_models = head.key.models is None and offer.group.models is None
@@ -45,8 +47,8 @@ def limits_tools(head: RequestHead, offer: Offer) -> bool:
 
 
 def check_inline_tools(head: RequestHead, offer: Offer, spans: Spans) -> Steps[None]:
-    """Check in steps the tools that a conversation adds. Raises Fault FEATURE_NOT_ALLOWED, and
-    UNSUPPORTED for another model, whose name stays as it is there."""
+    """Check, in steps, the tools that a conversation adds. Raises Fault FEATURE_NOT_ALLOWED, and
+    UNSUPPORTED for another model, whose name cannot be replaced there."""
     inline = head.family.client.inline_tools
     if not (yield from inline.may_name_steps(spans)):
         return
@@ -58,8 +60,8 @@ def check_inline_tools(head: RequestHead, offer: Offer, spans: Spans) -> Steps[N
 
 
 def _check_allowed(head: RequestHead, offer: Offer, asks: Asks) -> list[Ask]:
-    """Check the group's features. Return the hosted tools that are left to the translation, which
-    leaves them out: those that are not forced, where no channel could take the call as it is."""
+    """Check the group's features. Return the hosted tools that the translation must leave out:
+    those that are not forced, if no channel is of the client's family."""
     allowed, left_out = offer.group.features, []
     native = any(channel.family == head.family.name for channel in offer.channels)
     for ask in asks.features:
@@ -84,7 +86,7 @@ def _check_models(head: RequestHead, offer: Offer, peek: Peek) -> None:
 
 
 def _check_priced(head: RequestHead, offer: Offer, asks: Asks, unpriced: str) -> None:
-    """Check that there is a price for what may need one, unless it is left out."""
+    """Check that each feature that needs a price has one, unless the feature is left out."""
     allowed = offer.group.features
     for ask in asks.features:
         name = ask.feature
@@ -98,8 +100,8 @@ def _check_priced(head: RequestHead, offer: Offer, asks: Asks, unpriced: str) ->
 
 
 def _model_at(head: RequestHead, offer: Offer, asks: Asks, path: str) -> tuple[str, Prices]:
-    """Return name and prices of the model that a field is about: beside the name of another model,
-    as in a list of fallbacks, that one."""
+    """Return name and prices of the model that a field is about: another model if its name is
+    beside the field, as in a list of fallbacks, else the call's own."""
     beside = f"{path.rpartition('.')[0]}.model"
     name = next((ask.name for ask in asks.models if ask.path == beside), "")
     model = head.snapshot.models.get(name)

@@ -1,8 +1,9 @@
-"""Admission of requests that name what upstream accounts keep: its owner and its channel.
+"""Admission of requests that name objects stored in upstream accounts, by owner and channel.
 
-A channel's account is shared by its users. What an answer has handed out belongs to its user, and
-calls go to the channel that made it; what was made outside of the gateway may be named where a
-channel lists it. All of a call's ids are looked up at once. Imported by the pipeline.
+A channel's account is shared by its users. An object that an answer handed out belongs to that
+answer's user, and calls that name it go to the channel that made it. An object made outside of the
+gateway may be named if a channel lists it. All of a call's ids are looked up at once. Imported by
+the pipeline.
 """
 
 from collections.abc import Mapping
@@ -28,18 +29,18 @@ _NO_THREADS = (
 _APART = "The ids '{}' and '{}' are kept by two upstream accounts; no request can use both."
 
 Places = Mapping[str, StoredAt | None]
-"""Places by id; without a channel: another user's; None: nobody was given the id."""
+"""Places by id. A place without a channel: another user's. None: nobody was given the id."""
 
 
 async def admit_stored(
     head: RequestHead, admitted: Admitted, stored: StoredResponses
 ) -> tuple[Channel, ...]:
-    """Return the channels that keep all that a call names, of a channel that made some of it with
-    the upstream key alone.
+    """Return the channels that have all stored objects that a call names. A channel that made some
+    of them comes with only the upstream key that was used.
 
-    Raises Fault ID_NOT_FOUND when something is another user's or not known here, UNSUPPORTED when
-    all channels of the model speak other families, NO_CHANNEL when the one that keeps it is
-    disabled, UNAVAILABLE when only the store knows, and it is unreachable or behind.
+    Raises Fault ID_NOT_FOUND if an object is another user's or unknown, UNSUPPORTED if all channels
+    of the model are of other families, NO_CHANNEL if the channel that has the object is disabled,
+    UNAVAILABLE if only the store can answer, and it is unreachable or behind.
     """
     ids = [ref.id for ref in admitted.refs if _is_looked_up(head, admitted, ref)]
     places: Places = {}
@@ -53,7 +54,7 @@ async def admit_stored(
 
 
 def possible_makers(head: RequestHead) -> list[Channel]:
-    """Return the channels, also disabled ones, that may have made what a call names."""
+    """Return the channels, including disabled ones, that may have made the objects a call names."""
     group, family = head.key.group, head.family.name
     return [
         channel
@@ -65,8 +66,9 @@ def possible_makers(head: RequestHead) -> list[Channel]:
 def _keeping_channels(
     head: RequestHead, admitted: Admitted, places: Places, *, refuse: bool
 ) -> tuple[Channel, ...]:
-    """Return as `admit_stored` does, by known places. `refuse`: unknown ids are refused; otherwise
-    they go on, those that can be in one place alone only where there is one channel."""
+    """Return the channels as `admit_stored` does, by known places. `refuse`: unknown ids are
+    refused. Otherwise they are passed on; those that exist in one place only require that there is
+    just one channel."""
     refs, family = admitted.refs, head.family.name
     channels = admitted.channels
     if channels and all(channel.family != family for channel in channels):
@@ -84,7 +86,8 @@ def _keeping_channels(
 
 
 def _is_looked_up(head: RequestHead, admitted: Admitted, ref: StoredRef) -> bool:
-    """Return whether an answer may have made it: not when it is shared by all users anyway."""
+    """Return whether an id must be looked up because an answer may have made it. Objects that all
+    users share are not looked up."""
     if ref.kind == "either":
         return not any(channel.shares(ref.id) for channel in _native(head, admitted.channels))
     return ref.kind == "answer"
@@ -95,7 +98,8 @@ def _native(head: RequestHead, channels: tuple[Channel, ...]) -> tuple[Channel, 
 
 
 def _place_of(refs: tuple[StoredRef, ...], places: Places) -> StoredAt | None:
-    """Return the one place that keeps all that answers have made. Raises Fault ID_NOT_FOUND."""
+    """Return the one place that has all objects made by answers; None if there are no such objects.
+    Raises Fault ID_NOT_FOUND."""
     place, first = None, ""
     for ref in refs:
         at = places.get(ref.id)
@@ -119,7 +123,7 @@ def _channel_at(head: RequestHead, admitted: Admitted, places: Places, place: St
     if channel is None or channel not in possible_makers(head):
         raise _unknown(ref)
     if not channel.enabled:
-        # Clients that can go on without it learn that it is gone.
+        # Clients that can continue without it are told that it is gone.
         if ref.details:
             raise _unknown(ref)
         offer = admitted.offer
@@ -132,8 +136,8 @@ def _channel_at(head: RequestHead, admitted: Admitted, places: Places, place: St
 def _narrowed(
     head: RequestHead, ref: StoredRef, channels: tuple[Channel, ...], *, refuse: bool, placed: bool
 ) -> tuple[Channel, ...]:
-    """Return those of the channels that may be asked for something of no known place. Raises Fault
-    ID_NOT_FOUND, UNSUPPORTED."""
+    """Return those of the channels that may be asked for an object whose place is unknown. Raises
+    Fault ID_NOT_FOUND, UNSUPPORTED."""
     native = _native(head, channels)
     if ref.kind == "thread":
         threading = tuple(channel for channel in native if VENDORS[channel.vendor].threads)
@@ -142,7 +146,7 @@ def _narrowed(
         return threading
     if ref.kind != "answer":
         sharing = tuple(channel for channel in native if channel.shares(ref.id))
-        if sharing or not channels:  # all drain: the plan reports that
+        if sharing or not channels:  # without channels all are draining, which the plan reports
             return sharing
     if refuse:
         raise _unknown(ref)
@@ -155,8 +159,9 @@ def _narrowed(
 
 
 def _check_foreign(refs: tuple[StoredRef, ...], places: Places) -> None:
-    """Raise Fault UNSUPPORTED, ID_NOT_FOUND for what the conversation would lack; the rest is
-    left to the translation, which sends no id to a channel of another family."""
+    """Raise Fault UNSUPPORTED or ID_NOT_FOUND for objects without which the conversation is
+    incomplete. The rest is left to the translation, which sends no id to a channel of another
+    family."""
     for ref in refs:
         if ref.kind == "thread":
             raise _no_threads(ref)

@@ -1,5 +1,5 @@
-"""What an attempt makes of the upstream's answer: its head for the client, and a whole answer, also
-one in the other form than the one that was asked for.
+"""The reading of an upstream's answer: its headers for the client, and whole answers, including
+those in another form than requested (stream or object).
 
 Imported by the attempts.
 """
@@ -17,7 +17,7 @@ from handlers.relay.upstream.client import Exchange
 
 
 def answer_context(call: Call) -> AnswerContext:
-    """Return what a translated answer repeats of its call."""
+    """Return the facts of a call that a translated answer repeats."""
     admitted, head = call.admitted, call.head
     assert admitted is not None
     return AnswerContext(
@@ -34,8 +34,9 @@ def answer_context(call: Call) -> AnswerContext:
 def read_answer(
     call: Call, attempt: Attempt, body: bytes, translations: Translations, max_event_bytes: int
 ) -> UpstreamAnswer | Steps[UpstreamAnswer]:
-    """Read a whole answer of the upstream, for the client as it asked for it: events as one
-    object, one object as events; these and large ones in steps. Raises Fault when it is none."""
+    """Read a whole answer of the upstream, and convert it to the form that the client requested:
+    events to one object, or one object to events. That comes in steps, as do large answers. Raises
+    Fault if it is not an answer."""
     assert call.admitted is not None
     pairing, operation, stream = attempt.pairing, call.head.operation, call.requested.stream
     public, upstream_model = call.admitted.peek.model, attempt.upstream_model or ""
@@ -57,7 +58,8 @@ def read_answer(
 
 
 def headers_of_answer(call: Call, attempt: Attempt, exchange: Exchange) -> dict[str, str]:
-    """Return the content type, and the upstream's headers that the family passes on."""
+    """Return the answer's headers: the content type, those that name losses, and those of the
+    upstream that the family passes on."""
     head, streamed = call.head, call.requested.stream
     own = CONTENT_TYPES[head.operation.framing] if streamed else "application/json"
     if attempt.pairing.translated:
@@ -74,5 +76,5 @@ def headers_of_answer(call: Call, attempt: Attempt, exchange: Exchange) -> dict[
 
 
 def tier_of_head(upstream: UpstreamSide, exchange: Exchange) -> str | None:
-    """Return the tier in the head of an answer, of families that have it there."""
+    """Return the tier from the answer's headers, for families that report it there; else None."""
     return exchange.header(upstream.tier_header) if upstream.tier_header else None

@@ -1,8 +1,8 @@
 """The attempts of a call: one channel after the other until one answer is accepted.
 
-Each frame adds one thing: `run` fails over, `_with_health` tells the circuit breaker, `_noted`
-writes the attempt into the call's record, `_exchange` sends the request and reads the answer, whole
-or streamed. Nothing here settles the call or writes its last bytes (pipeline).
+Each function adds one thing: `run` fails over, `_with_health` reports to the circuit breaker,
+`_noted` writes the attempt into the call's record, `_exchange` sends the request and reads the
+answer, whole or streamed. The pipeline settles the call and writes its last bytes.
 """
 
 import asyncio
@@ -67,12 +67,12 @@ from store.values.ids import now_ms
 from store.values.usage import served_tier
 from store.values.usage_record import AttemptRecord
 
-# Parts of a request that can be left out of one that is translated.
+# Parts that can be left out of a translated request.
 _TRANSLATED_WITHOUT = frozenset({"reasoning", "stream_options"})
-BYTES_PER_TOKEN = 4  # of plain text, the mean of prose and code
+BYTES_PER_TOKEN = 4  # in plain text, the mean of prose and code
 USAGE_WITHIN_S = 0.4  # for an upstream to report usage after the client has left
 USAGE_LOOKS = 8
-FINISH_WITHIN_S = 1.0  # how long the upstream may take to end a body whose terminal marker was seen
+FINISH_WITHIN_S = 1.0  # for the upstream to end a body after its terminal marker
 
 
 @dataclass(slots=True)
@@ -89,13 +89,13 @@ class Attempts:
     affinity: Affinity
     failures: FailureLog
     translations: Translations
-    cover: Callable[[Call], Awaitable[None]]  # holds what a call as its next channel gets it lacks
+    cover: Callable[[Call], Awaitable[None]]  # raises the hold to what the next channel needs
     refused_fields: RefusedFields = field(default_factory=RefusedFields)
 
     def first(self, call: Call, channels: tuple[Channel, ...]) -> Coroutine[Any, Any, Attempt]:
-        """Plan the first attempt at one of these channels and take what it needs of limits. Raises
-        Fault when none can be made: NO_CHANNEL, what all candidates have lately failed with, or why
-        no channel of another family can carry the request."""
+        """Plan the first attempt at one of these channels and take its slots. Raises Fault if there
+        can be none: NO_CHANNEL, the recent fault of all candidates, or the reason why no channel of
+        another family can carry the request."""
         head, model, preference = call.head, call.requested.model or "", None
         assert call.admitted is not None
         if conversation := conversation_of(call, channels):
@@ -107,8 +107,8 @@ class Attempts:
         return self._next(call, NONE_TRIED)
 
     async def run(self, call: Call, attempt: Attempt, downstream: Downstream) -> Ending:
-        """Try channels until one answer is accepted, or none is left that may be tried. Raises
-        Fault as `first` does when none could be tried because circuits opened in between."""
+        """Try channels until one answer is accepted, or no channel is left that may be tried.
+        Raises Fault as `first` does if none could be tried, since circuits opened in between."""
         routing = self.settings.routing
         last_start_s = time.monotonic() + routing.total_time_s
         pump = self._pump(call, downstream) if call.requested.stream else None
@@ -147,8 +147,8 @@ class Attempts:
                 return _failed(most_useful(faults))
 
     async def _next(self, call: Call, tried: Tried, again: Channel | None = None) -> Attempt:
-        """Plan the next attempt. `again`: the channel of which another upstream key comes first.
-        Raises Fault."""
+        """Plan the next attempt. `again`: a channel whose other upstream keys come first. Raises
+        Fault."""
         while True:
             assert call.planned is not None
             if self.limits.remote is None:
@@ -187,8 +187,8 @@ class Attempts:
     async def _next_everywhere(
         self, call: Call, tried: Tried, again: Channel | None
     ) -> Candidate | list[LeftOut]:
-        """Select by limits that all nodes count; the call's callers are counted with it, once.
-        Raises Fault where these are at a limit."""
+        """Select by limits that all nodes count. The call's callers are counted in the same step,
+        once. Raises Fault if they are at a limit."""
         planned, entering = call.planned, call.entering
         assert planned is not None
         candidate = await self.selector.next_everywhere(
@@ -199,8 +199,8 @@ class Attempts:
         return candidate
 
     async def _fitted(self, call: Call, attempt: Attempt) -> Attempt | None:
-        """Return the attempt with the body that its channel gets, and admit the call anew with
-        that; None when it is refused and the channel leaves the plan. Raises Fault when no other is
+        """Give the attempt the body that its channel gets, and admit the call again with it. Return
+        None if that is refused and the channel leaves the plan. Raises Fault if no other channel is
         left."""
         channel, planned = attempt.candidate.channel, call.planned
         assert planned is not None
@@ -216,8 +216,8 @@ class Attempts:
             return None
 
     def _at_endpoint(self, call: Call, candidate: Candidate) -> Attempt | None:
-        """Return an attempt at a candidate for an endpoint beside chat; None when it cannot carry
-        the request and leaves the plan. Raises Fault when no other is left."""
+        """Return an attempt at a candidate for an endpoint beside chat; None if the candidate
+        cannot carry the request and leaves the plan. Raises Fault if no other is left."""
         head, planned, channel = call.head, call.planned, candidate.channel
         operation, spans = head.operation, call.content.spans
         assert isinstance(operation, Endpoint) and spans is not None
@@ -234,8 +234,8 @@ class Attempts:
         return Attempt(candidate, pairing)
 
     async def _translation(self, call: Call, candidate: Candidate) -> Translation | None:
-        """Return what serves a candidate of another family; None when it cannot carry the request
-        and leaves the plan. Raises Fault when no other is left."""
+        """Return the translation for a candidate of another family; None if the candidate cannot
+        carry the request and leaves the plan. Raises Fault if no other is left."""
         channel = candidate.channel
         try:
             planned = await self._narrowed(call)
@@ -252,7 +252,7 @@ class Attempts:
 
     async def _narrowed(self, call: Call) -> RoutingRequest:
         """Return the plan without the channels of other families that cannot carry the request.
-        Raises Fault when no channel is left."""
+        Raises Fault if no channel is left."""
         assert call.planned is not None
         if call.content.request is None:
             if call.unchecked:
@@ -263,7 +263,8 @@ class Attempts:
 
     async def _lacks_tools(self, call: Call, candidate: Candidate) -> bool:
         """Return whether a body that came in another shape has free-text tools that a channel of
-        the client's family does not take: it gets functions instead, as in a translation."""
+        the client's family does not accept. The channel then gets functions, as in a
+        translation."""
         await self._narrowed(call)
         request, model = call.content.request, call.requested.model or ""
         return request is not None and self.translations.lacks_tools(
@@ -271,7 +272,7 @@ class Attempts:
         )
 
     async def decode(self, call: Call) -> Request:
-        """Return all of a call's request, for a channel of another family. Raises Fault of the
+        """Decode a call's whole request, for a channel of another family. Raises Fault for the
         client's mistakes."""
         head, content = call.head, call.content
         if content.request is None:
@@ -286,7 +287,7 @@ class Attempts:
         return content.request
 
     async def _begin(self, call: Call, candidate: Candidate, without: str = "") -> Translation:
-        """Make the translation for a candidate. Raises Fault when it cannot carry the request."""
+        """Make the translation for a candidate. Raises Fault if it cannot carry the request."""
         head, request = call.head, call.content.request
         assert request is not None and call.planned is not None and call.offer is not None
         steps = self.translations.begin(
@@ -302,8 +303,8 @@ class Attempts:
         return await result_of(call, steps)
 
     async def _leave_out(self, call: Call, attempt: Attempt, what: str | tuple[str, ...]) -> bool:
-        """Return whether the same channel may be asked again, without a part of the request, or
-        without some fields, which its next requests leave out, too."""
+        """Return whether the same channel may be tried again without a part of the request, or
+        without fields, which the channel's next requests leave out, too."""
         call.running.check()
         pairing, channel = attempt.pairing, attempt.candidate.channel
         if call.head.operation.row and (what != "stream_options" or pairing.translated):
@@ -331,7 +332,7 @@ class Attempts:
             if channel.body or attempt.refused:
                 await fit(call, attempt, attempt.refused)
         except Fault:
-            return False  # without it the request says too little; the refusal stands
+            return False  # the request needs that part, so the refusal stands
         return True
 
     def _pump(self, call: Call, downstream: Downstream) -> StreamPump:
@@ -344,8 +345,8 @@ class Attempts:
     async def _with_health(
         self, call: Call, attempt: Attempt, pump: StreamPump | None
     ) -> Ending | None:
-        """Make an attempt and report its end to the circuit breakers; None when it may not begin
-        any more."""
+        """Make an attempt and report its end to the circuit breakers. Return None if it may no
+        longer start."""
         health, candidate = self.health, attempt.candidate
         kind = STREAM if call.requested.stream else "" if call.head.operation.free else PLAIN
         begin = health.begin_anyway if candidate.anyway else health.begin
@@ -368,8 +369,8 @@ class Attempts:
         return ending
 
     async def _noted(self, call: Call, attempt: Attempt, pump: StreamPump | None) -> Ending:
-        """Make an attempt and note it in the call's record and, when a channel begins to fail,
-        in the log."""
+        """Make an attempt and note it in the call's record and, if the channel starts to fail, in
+        the log."""
         assert call.admitted is not None
         channel = attempt.candidate.channel
         attempt.upstream_model = channel.models.get(call.admitted.peek.model)
@@ -385,7 +386,7 @@ class Attempts:
                 retry_timeouts = self.settings.routing.retry_timeouts
             fail_over = may_fail_over(error, retry_timeouts)
             ending = _failed(fault_of(error), fail_over=fail_over)
-            ending.counts = error.kind != "too_large"  # clients can ask for such answers
+            ending.counts = error.kind != "too_large"  # clients can request answers that large
             record.error = error.kind
         except Fault as refusal:
             # The request cannot be made for this channel; nothing was sent.
@@ -431,7 +432,7 @@ class Attempts:
             if not exchange.head.done() or running.interrupted is not None:
                 outcome = call.outcome
                 if isinstance(running.interrupted, ClientGone) and not outcome.delivery.relayed:
-                    # The vendor works for a client that has left, and bills it.
+                    # The vendor works on a request whose client has left, and bills it.
                     outcome.delivery = Delivery(handed_over=exchange.handed_over)
                 exchange.cancel()
 
@@ -444,7 +445,7 @@ class Attempts:
         if not pairing.translated and (ids := upstream.issued_ids(answer.body, call.keeps_answer)):
             self.records.note_made(call, ids)
         units = answer.output_units
-        if answer.usage is not None:  # the text alone was not counted: it has no more tokens
+        if answer.usage is not None:  # the text was not counted; this is an upper bound
             units = len(answer.body) // BYTES_PER_TOKEN
         served = answer.served
         if not served.tier and (tier := tier_of_head(upstream, exchange)) is not None:
@@ -457,12 +458,12 @@ class Attempts:
         if not call.requested.stream:
             return Ending("ok", envelope=Envelope(200, headers, answer.body))
         envelope = Envelope(200, headers | dict(STREAM_HEADERS), answer.body)
-        return Ending("ok", envelope=envelope, tail=answer.body)  # the head may be out
+        return Ending("ok", envelope=envelope, tail=answer.body)  # the head may have been sent
 
     async def _streamed(
         self, call: Call, attempt: Attempt, exchange: Exchange, pump: StreamPump
     ) -> Ending:
-        """Let the pump carry the answer until it or the call has ended."""
+        """Let the pump relay the answer until the answer or the call ends."""
         assert call.admitted is not None
         running, peek, keeps_answer = call.running, call.admitted.peek, call.keeps_answer
         attempt.bridge = bridge = attempt.pairing.open_bridge(
@@ -477,7 +478,7 @@ class Attempts:
         bridge.watch(partial(self.records.note_made, call), stored=keeps_answer)
         headers = tuple(headers_of_answer(call, attempt, exchange).items())
         ended = pump.attach(exchange, bridge, headers, awaits_id=keeps_answer)
-        running.stop()  # from here on it is the upstream's time, and the client's
+        running.stop()  # from here on the time is the upstream's and the client's
         try:
             await running.wait(ended)
         except Interrupt as interrupt:
@@ -501,7 +502,8 @@ class Attempts:
         return ending
 
     def _accepted(self, call: Call) -> None:
-        """Free the body of a stream whose answer was accepted; note it in health and journal."""
+        """Free the request's body, since the answer was accepted. Note that in health and
+        journal."""
         call.text_alone, call.content = is_text_alone(call), NO_CONTENT
         call.outcome.first_byte_ms = now_ms()
         call.running.stop()
@@ -525,7 +527,8 @@ class Attempts:
 
 
 def conversation_of(call: Call, channels: tuple[Channel, ...]) -> bytes:
-    """Return the name of a call's conversation; empty without one, or with nothing to choose."""
+    """Return the name of a call's conversation; empty if it has none or there is no choice of
+    channel or key."""
     head, spans = call.head, call.content.spans
     if len(channels) < 2 and not (channels and len(channels[0].keys) > 1):
         return b""
@@ -537,16 +540,17 @@ def conversation_of(call: Call, channels: tuple[Channel, ...]) -> bytes:
 def _failed(
     fault: Fault, *, fail_over: bool = False, retry_without: str | tuple[str, ...] | None = None
 ) -> Ending:
-    """Return the end of an attempt, or of a call, whose answer was not accepted."""
+    """Return the ending of an attempt or a call whose answer was not accepted."""
     late = fault.condition is Condition.UPSTREAM_TIMEOUT
     outcome = "timeout" if late else "upstream_error"
     return Ending(outcome, fault, fail_over=fail_over, retry_without=retry_without)
 
 
 def _note_tried(tried: dict[str, set[int]], candidate: Candidate, ending: Ending | None) -> bool:
-    """Note which upstream keys an attempt rules out; return whether another one of the channel is
-    due. A key that was refused, or may not be asked just now, says nothing of the next one. After
-    two of them the channel's others come after all other channels: it may be the account."""
+    """Note which upstream keys an attempt rules out. Return whether another key of the channel
+    should be tried next. A key that was refused, or may not be used just now, says nothing about
+    the next one. After two such keys the channel's other keys come after all other channels, since
+    the cause may be the account."""
     channel = candidate.channel
     keys = tried.setdefault(channel.id, set())
     if ending is None or _is_of_key(ending.fault):
@@ -557,14 +561,14 @@ def _note_tried(tried: dict[str, set[int]], candidate: Candidate, ending: Ending
 
 
 def _is_of_key(fault: Fault | None) -> bool:
-    """Return whether another upstream key of the same channel may be better off."""
+    """Return whether another upstream key of the same channel may succeed."""
     if fault is None:
         return False
     return fault.key_refused or fault.condition is Condition.UPSTREAM_RATE_LIMITED
 
 
 def _refused(call: Call, attempt: Attempt, exchange: Exchange) -> Ending:
-    """Return the end of an attempt that the upstream has answered with an error."""
+    """Return the ending of an attempt that the upstream answered with an error."""
     waits, secrets = wait_headers(exchange), secrets_of(attempt.candidate.channel)
     read = read_upstream_error(exchange.status, waits, exchange.body, secrets)
     if call.head.operation.stored and exchange.status == 404:
@@ -573,7 +577,7 @@ def _refused(call: Call, attempt: Attempt, exchange: Exchange) -> Ending:
 
 
 def _unreadable(exchange: Exchange, fault: Fault) -> Ending:
-    """Return the end of an attempt whose answer is a success by its status, not by its body."""
+    """Return the ending of an attempt whose answer has a success status but an invalid body."""
     if fault.retry_after_s is None:
         fault.retry_after_s = retry_after_s(wait_headers(exchange))
     note_unreadable(exchange, fault)
@@ -581,7 +585,7 @@ def _unreadable(exchange: Exchange, fault: Fault) -> Ending:
 
 
 def _has_reasoning(call: Call, attempt: Attempt) -> bool:
-    """Return whether a native request differs without its opaque reasoning."""
+    """Return whether a native request has opaque reasoning that can be left out."""
     spans = call.content.spans
     if spans is None:
         return False
@@ -589,7 +593,7 @@ def _has_reasoning(call: Call, attempt: Attempt) -> bool:
 
 
 async def _await_usage(pump: StreamPump) -> None:
-    """Wait a moment for the usage of a finished answer, which may have hidden reasoning."""
+    """Wait briefly for the usage of a finished answer, which may include hidden reasoning."""
     left = USAGE_LOOKS
     while pump.lacks_usage and left:
         left -= 1

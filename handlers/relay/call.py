@@ -1,10 +1,10 @@
-"""A call in values, one for each phase that it reaches.
+"""The state of a call: one value for each phase that it reaches.
 
 received (RequestHead) → requested (Requested) → offered (Offer) → admitted (Admitted) → planned
 (RoutingRequest, Attempt) → held (Held) → outcome (Outcome, Ending). Here: plain state. Not here:
 decisions (admit, plan), waits (running), bytes (pump, downstream), money (settle). Imported by the
-relay's modules and the inference handlers. Structs, not dataclasses, which take six times as long
-to make.
+relay's modules and the inference handlers. Structs rather than dataclasses, which take six times as
+long to make.
 """
 
 from collections.abc import Mapping
@@ -34,12 +34,12 @@ from store.values.usage_record import AttemptRecord, CallFacts, StoredAt
 
 DROPPED = "x-sluice-dropped"
 _DRAINED = "The gateway is shutting down and has ended this call before its end; send it again."
-# Outcomes for which the upstream is to blame: an attempt ended with its fault.
+# Outcomes that are the upstream's fault.
 _BROKEN = frozenset({"upstream_error", "upstream_truncated", "timeout"})
 
 
 class Arrival(Struct, frozen=True, gc=False):
-    """The caller as the head of a request shows it, before anything is decided."""
+    """The caller as shown by the request head, before anything is decided."""
 
     call_id: str
     started_ms: int
@@ -50,7 +50,7 @@ class Arrival(Struct, frozen=True, gc=False):
 
 
 class RequestHead(Struct, frozen=True, gc=False):
-    """A request of a known key at a known endpoint. `group`: the key's, None when it is gone."""
+    """A request of a known key at a known endpoint. `group`: the key's; None if it was deleted."""
 
     arrival: Arrival
     family: Family
@@ -59,20 +59,20 @@ class RequestHead(Struct, frozen=True, gc=False):
     group: Group | None
     client_headers: Mapping[str, str]
     snapshot: Snapshot
-    target: str | None = None  # what the path names: a model, or the id of something stored
+    target: str | None = None  # named by the path: a model, or the id of something stored
     method: str = "POST"
-    query: str = ""  # "?…" that goes on to the upstream, of stored things only
+    query: str = ""  # "?…" that is passed on to the upstream, only for stored responses
 
 
 class Requested(Struct, frozen=True, gc=False):
     """The request's model and kind for the usage record, as far as they were read."""
 
-    model: str | None = None  # None: not read, or something stored is requested
+    model: str | None = None  # None: not read, or a stored response is requested
     stream: bool | None = None
 
 
 class Offer(Struct, frozen=True, gc=False):
-    """A model that the key may call, its prices now, and its channels, best priority first."""
+    """A model that the key may call, its current prices, and its channels, best priority first."""
 
     group: Group
     model: Model
@@ -81,8 +81,8 @@ class Offer(Struct, frozen=True, gc=False):
 
 
 class InnerModel(Struct, frozen=True, gc=False):
-    """Another model that may work inside a call: the rates at which it can be charged, how often it
-    works at most, and the most tokens of each time."""
+    """Another model that may run inside a call: the rates at which it can be charged, the maximum
+    number of uses, and the maximum tokens of each use."""
 
     rates: tuple[Rate, ...]
     uses: int
@@ -92,14 +92,14 @@ class InnerModel(Struct, frozen=True, gc=False):
 
 class Admitted(Struct, frozen=True, gc=False):
     """A request whose body was checked. `offer` None: it names something stored, not a model.
-    `rates`: those at which it can be charged; `other_meters`: of modalities beside text that it may
-    be charged by."""
+    `rates`: the rates at which it can be charged. `other_meters`: the meters of modalities other
+    than text by which it may be charged."""
 
     peek: Peek
     offer: Offer | None = None
-    channels: tuple[Channel, ...] = ()  # of the offer, those that can do what is requested
-    refs: tuple[StoredRef, ...] = ()  # to what upstream accounts keep
-    estimated: bool = False  # a count of tokens that is made here
+    channels: tuple[Channel, ...] = ()  # those of the offer that can do what is requested
+    refs: tuple[StoredRef, ...] = ()  # references to objects stored in upstream accounts
+    estimated: bool = False  # a token count that the gateway estimates
     has_foreign: bool = False  # the body may have opaque state of translated answers
     input_estimate_tokens: int = 0
     input_bound_tokens: int = 0
@@ -111,8 +111,9 @@ class Admitted(Struct, frozen=True, gc=False):
 
 
 class Content(Struct, frozen=True, gc=False):
-    """The body, freed when an answer is accepted. `request`: all of it, decoded when a channel of
-    another family comes up. `spool`: what a large form is in, whose fields are the `spans`."""
+    """The body, freed when an answer is accepted. `request`: the whole body, decoded when the first
+    channel of another family is tried. `spool`: holds a large form, whose fields are the
+    `spans`."""
 
     body: bytes = b""
     spans: Spans | None = None
@@ -124,7 +125,7 @@ NO_CONTENT = Content()
 
 
 class Held(Struct, frozen=True, gc=False):
-    """The call's share of its caller's limits and of its payer's money."""
+    """The call's slots of its callers' limits, and its hold of its payer's money."""
 
     slots: Slots | None = None
     hold: Hold | None = None
@@ -136,15 +137,15 @@ class Attempt(Struct, eq=False):
     candidate: Candidate
     pairing: Pairing | Translation  # of the caller's family with the channel's
     upstream_model: str | None = None
-    content: Content | None = None  # the body as this channel gets it, where it is another one
+    content: Content | None = None  # the body for this channel, if it differs from the client's
     refused: tuple[str, ...] = ()  # fields that are left out, since the upstream refuses them
     without: str | None = None  # part of the request that is left out
-    health: AttemptHealth | None = None  # while it runs
-    bridge: Bridge | None = None  # of a streamed answer
+    health: AttemptHealth | None = None  # set while the attempt runs
+    bridge: Bridge | None = None  # for a streamed answer
 
     @property
     def loss_headers(self) -> tuple[tuple[str, str], ...]:
-        """Return the headers that name what of the request was not carried."""
+        """Return the headers that name the fields of the request that were not carried."""
         dropped = self.dropped if self.refused else self.pairing.dropped
         return ((DROPPED, ", ".join(dropped)),) if dropped else ()
 
@@ -155,13 +156,14 @@ class Attempt(Struct, eq=False):
 
 
 class Delivery(Struct, frozen=True, gc=False):
-    """The part of the upstream's answer that the client got, as far as the bill needs it."""
+    """The part of the upstream's answer that was sent to the client, as far as the bill needs
+    it."""
 
-    relayed: bool = False  # something of an accepted answer went down
+    relayed: bool = False  # a part of an accepted answer was sent to the client
     whole: bool = False
     usage: Usage | None = None  # the vendor's last report
-    reported: object = None  # the same as the vendor wrote it
-    # estimated output tokens of what was relayed; a reported plain answer's: no more than that
+    reported: object = None  # the same report as the vendor wrote it
+    # Estimated output tokens relayed; an upper bound for plain answers with reported usage.
     output_units: int = 0
     upstream_id: str | None = None
     served: Served = NOT_REPORTED
@@ -169,19 +171,19 @@ class Delivery(Struct, frozen=True, gc=False):
 
 
 class Outcome(Struct, gc=False):
-    """The results of a call so far. `made_marks`: of ids that its answer hands out."""
+    """The results of a call so far. `made_marks`: marks of ids that its answer hands out."""
 
-    attempts: list[AttemptRecord] = []  # those that have begun; each call gets a list of its own
+    attempts: list[AttemptRecord] = []  # started attempts; each call has its own list
     delivery: Delivery = Delivery()
     first_byte_ms: int | None = None
     status: int | None = None  # for the client; None: nothing was sent
-    stored: StoredAt | None = None  # where its own answer is kept
+    stored: StoredAt | None = None  # where the vendor stores the answer
     made_marks: frozenset[str] = frozenset()
 
 
 class Call(Struct, eq=False):
     """A call with the value of each phase that it has reached; None: not yet. The pipeline and the
-    attempts replace these values, the records those of the outcome."""
+    attempts replace these values; the records replace those of the outcome."""
 
     id: str  # the request id
     head: RequestHead
@@ -189,43 +191,43 @@ class Call(Struct, eq=False):
     requested: Requested = Requested()
     offer: Offer | None = None
     admitted: Admitted | None = None
-    # as its body was admitted, where a channel gets another one, which `admitted` is about then
+    # The admission of the client's body, set if a channel gets another body. `admitted` is then
+    # about that other body.
     as_received: Admitted | None = None
-    unchecked: bool = False  # its features are checked for each channel, as that one is asked
+    unchecked: bool = False  # features are checked for each channel, on the request that it gets
     content: Content = NO_CONTENT
     planned: RoutingRequest | None = None
-    attempt: Attempt | None = None  # that is planned or running, or was the last one
+    attempt: Attempt | None = None  # the planned, running or last attempt
     held: Held = Held()
-    entering: Entering | None = None  # its callers, where all nodes count limits
-    opened: CallFacts | None = None  # as the journal has them
+    entering: Entering | None = None  # its callers, if all nodes count limits together
+    opened: CallFacts | None = None  # the facts that the journal has
     outcome: Outcome = field(default_factory=Outcome)
-    text_alone: bool | None = None  # see admit.is_text_alone; None: it can be asked
+    text_alone: bool | None = None  # result of admit.is_text_alone; None: not computed yet
 
     @property
     def begun_attempt(self) -> Attempt | None:
-        """Return the running or last attempt; None before the first has begun."""
+        """Return the running or last attempt; None before the first has started."""
         return self.attempt if self.outcome.attempts else None
 
     @property
     def keeps_answer(self) -> bool:
-        """Return whether the vendor is to keep the answer; of a translated one it is not."""
+        """Return whether the vendor should store the answer. Translated answers are not stored."""
         if self.admitted is None or not self.admitted.peek.stored:
             return False
         return self.attempt is not None and not self.attempt.pairing.translated
 
 
 class Ending(Struct):
-    """The end of an attempt and, with its last attempt, of the call; nothing of it is written yet.
+    """The end of an attempt and, for the last attempt, of the call. Nothing of it is written yet.
 
-    `outcome` is a word of the usage record. `fault` is for the client, None when the answer is
-    whole or the client is gone. `envelope` is a whole answer of the upstream; `tail` the last bytes
-    of a stream. `at_boundary` False: the last event went down in part, so that no event of ours may
-    follow it.
+    `outcome` is a word of the usage record. `fault` is for the client, None if the answer is
+    complete or the client has left. `envelope` is a whole answer of the upstream, `tail` the last
+    bytes of a stream. `at_boundary` False: the last event was sent only in part, so that no event
+    of the gateway's own may follow it.
 
-    Of an attempt whose answer was not accepted: `fail_over` when another channel may be asked,
-    `retry_without` a part of the request, or some fields, without which the same channel may be
-    asked once more,
-    `counts` False when the fault says nothing of the channel's health.
+    For an attempt whose answer was not accepted: `fail_over` if another channel may be tried,
+    `retry_without` a part of the request, or fields, without which the same channel may be tried
+    once more, `counts` False if the fault does not concern the channel's health.
     """
 
     outcome: str
@@ -244,7 +246,7 @@ class Ending(Struct):
 
 
 def interrupted(interrupt: Interrupt) -> Ending:
-    """Return the end of a call that was ended from outside."""
+    """Return the ending of a call that was interrupted."""
     if isinstance(interrupt, ClientGone):
         return Ending("client_gone")
     if isinstance(interrupt, MoneyUsedUp):

@@ -1,6 +1,6 @@
 """The client's side of one call: head, bytes, end, back-pressure.
 
-All that the relay sees of the client's connection.
+The relay's only view of the client's connection.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,7 +10,7 @@ Header = tuple[str, str]
 
 
 class Connection(Protocol):
-    """A client's connection; `send` and `start` return whether there is room for more."""
+    """A client's connection. `send` and `start` return whether there is room for more."""
 
     on_drained: Callable[[], None] | None
 
@@ -38,21 +38,21 @@ class Connection(Protocol):
 
 
 class Downstream:
-    """Writes one answer to one client. Nothing raises when the client is gone. `write` sends more
-    of a started stream. When `start` or `write` returns False, pause until `on_drained` of the
-    connection is called. `base`: the headers of every answer, the request id for one. A dropped
-    connection has no end of its body: the client sees a truncated answer."""
+    """The writer of one answer to one client. No method raises if the client has left. `write`
+    sends more of a started stream. If `start` or `write` returns False, pause until the
+    connection's `on_drained` is called. `base`: headers of every answer, such as the request id. A
+    dropped connection does not end its body, so that the client sees a truncated answer."""
 
     __slots__ = ("_base", "connection", "write")
 
     def __init__(self, connection: Connection, base: tuple[Header, ...]) -> None:
         self._base = base
         self.connection = connection
-        # The connection's own method: one call less for every event of every stream.
+        # The connection's own method, which saves a call for every event of every stream.
         self.write: Callable[[bytes], bool] = connection.send
 
     def add_headers(self, headers: tuple[Header, ...]) -> None:
-        """Add headers to the answer, whichever it is."""
+        """Add headers to the answer, of any kind."""
         self._base += headers
 
     def send(self, status: int, headers: Sequence[Header], body: bytes) -> None:

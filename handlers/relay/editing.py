@@ -1,8 +1,8 @@
-"""The body of an attempt as its channel gets it: with the channel's own edits, and without fields
-that its upstream does not know.
+"""The body of an attempt for its channel: with the channel's own edits, and without fields that the
+upstream does not know.
 
-Both are in the channel's family: of a translated request they edit the translation. The call is
-admitted anew with such a body, before its money is held. Imported by the attempts.
+Both kinds of edits are in the channel's family; for a translated request they edit the translation.
+The call is admitted again with the edited body before its money is held. Imported by the attempts.
 """
 
 from collections.abc import Iterable
@@ -26,13 +26,13 @@ REMEMBERED_S = 3600
 
 
 class RefusedFields:
-    """The fields that upstreams have refused within the hour, by channel; of one worker."""
+    """The fields that upstreams refused within the last hour, by channel, for one worker."""
 
     def __init__(self) -> None:
-        self.until_s: dict[str, dict[str, float]] = {}  # of each field, by channel
+        self.until_s: dict[str, dict[str, float]] = {}  # end of each field's hour, by channel
 
     def of(self, channel_id: str, now_s: float) -> tuple[str, ...]:
-        """Return the names of the fields that a channel's requests leave out."""
+        """Return the names of the fields to leave out of a channel's requests."""
         fields = self.until_s.get(channel_id)
         if fields is None:
             return ()
@@ -47,10 +47,11 @@ class RefusedFields:
 
 
 async def fit(call: Call, attempt: Attempt, refused: Iterable[str]) -> bool:
-    """Give an attempt its channel's body, without those fields of REFUSED_FIELDS; return whether
-    the channel's own edits have changed it. Raises Fault INVALID_FIELD, Interrupt."""
+    """Give an attempt its channel's body, without the `refused` fields, which are names of
+    REFUSED_FIELDS. Return whether the channel's own edits changed it. Raises Fault INVALID_FIELD,
+    Interrupt."""
     pairing, content = attempt.pairing, call.content
-    if content.spans is None:  # something stored is requested
+    if content.spans is None:  # a stored response is requested
         return False
     spans = content.spans
     if isinstance(pairing, Translation):
@@ -72,8 +73,8 @@ async def fit(call: Call, attempt: Attempt, refused: Iterable[str]) -> bool:
 
 
 async def admit_as_sent(call: Call, attempt: Attempt, unpriced: str, *, edits: bool) -> None:
-    """Admit a call anew with the body of an attempt; `edits`: that is not the client's own. Raises
-    Fault as `check_asks` does, Interrupt."""
+    """Admit a call again with the body of an attempt. `edits`: the body is not the client's own.
+    Raises Fault as `check_asks` does, Interrupt."""
     head, admitted, offer = call.head, call.admitted, call.offer
     assert admitted is not None and offer is not None
     peek, content = admitted.peek, attempt.content or call.content
@@ -88,7 +89,8 @@ async def admit_as_sent(call: Call, attempt: Attempt, unpriced: str, *, edits: b
 
 
 def check_received(call: Call, unpriced: str) -> None:
-    """Check what a call asks for as it came, which is what is translated. Raises Fault."""
+    """Check the features of the request as received, since that is what is translated. Raises
+    Fault."""
     admitted, offer = call.admitted, call.offer
     assert admitted is not None and offer is not None
     peek = check_asks(call.head, offer, admitted.peek, unpriced)
@@ -99,8 +101,8 @@ def check_received(call: Call, unpriced: str) -> None:
 async def _peek_of(
     call: Call, attempt: Attempt, received: Peek, content: Content
 ) -> tuple[Peek, bytes]:
-    """Return the fields of an edited body, and that body; of a translated one as far as they say
-    what is held and which features it has."""
+    """Return the fields of an edited body, and that body. For a translated body only the fields
+    that determine the hold and the features are read from it."""
     head, pairing, channel = call.head, attempt.pairing, attempt.candidate.channel
     if not isinstance(pairing, Translation):
         assert content.spans is not None
@@ -120,7 +122,7 @@ async def _spans_of(call: Call, body: bytes) -> Spans:
 
 
 async def result_of(call: Call, steps: Steps[T]) -> T:
-    """Return the result of steps over a call's request."""
+    """Return the result of steps over a call's request, run in slices if the body is large."""
     if len(call.content.body) > LARGE_BYTES:
         return await run_in_slices(steps, call.running)
     return at_once(steps)

@@ -1,7 +1,7 @@
-"""The log of channels that begin to fail: the first failure after a success.
+"""The log of channels that start to fail: the first failure after a success.
 
-A line for every failed call would repeat itself a thousand times during an outage; the records of
-the calls have each failure. Sans-io: the clock (monotonic, s) is given. Imported by the attempts.
+A line for every failed call would be repeated a thousand times during an outage; the usage records
+have each failure. Sans-io: the clock (monotonic, s) is an argument. Imported by the attempts.
 """
 
 import logging
@@ -15,7 +15,7 @@ from store.catalog.catalog import Channel
 
 log = logging.getLogger("sluice.channel")
 
-LINE_EVERY_S = 10.0  # of one channel at most
+LINE_EVERY_S = 10.0  # at most one line for each channel in this time
 FAILING_MAX = 20_000  # channels × models; beyond it all are forgotten, and may be logged again
 
 
@@ -27,11 +27,11 @@ class FailureLog:
     _logged_s: dict[str, float] = field(default_factory=dict)
 
     def answered(self, channel: Channel, model: str) -> None:
-        """Note a success: the next failure is a first one again."""
+        """Note a success, so that the next failure is logged again."""
         self.failing.discard((channel.id, model))
 
     def failed(self, call: Call, attempt: Attempt, fault: Fault, now_s: float) -> None:
-        """Log an attempt that failed with a masked fault; what the client caused is not logged."""
+        """Log an attempt that failed with a masked fault. Faults of the client are not logged."""
         channel, model = attempt.candidate.channel, call.requested.model or ""
         if fault.blame == "client" or (channel.id, model) in self.failing:
             return
@@ -71,7 +71,7 @@ def _detail(call: Call, attempt: Attempt, fault: Fault) -> str | None:
         return fault.operator_message
     body = call.content.body
     if not body and not call.head.operation.stored:
-        return None  # its answer was accepted, and the body freed: nothing to compare with
+        return None  # the answer was accepted and the body freed, so there is no text to compare
     names = (call.requested.model or "", attempt.upstream_model or "")
     return without_echo(fault.operator_message, body, names)
 

@@ -1,4 +1,5 @@
-"""Faults for clients: of the store, of a call's attempts, of a plan without candidates."""
+"""Faults for clients, made from errors of the store, a call's attempts, a plan without
+candidates."""
 
 import datetime
 import math
@@ -12,8 +13,9 @@ from store.money.funds import NotCovered, QuotaUsed, WalletEmpty
 from store.values.errors import StoreError
 from store.values.pricing import format_money
 
-# Of several faults of a call: what the client can act on, best first. The last two only when there
-# is nothing else: a rate limit speaks of all channels, a misconfiguration stops retries.
+# Which of several faults of a call is reported: the one most useful to the client comes first. The
+# last two are reported only if there is no other: a rate limit is understood as that of all
+# channels, and a misconfiguration stops retries.
 _USEFUL = (
     Condition.UPSTREAM_OVERLOADED,
     Condition.UPSTREAM_FAILED,
@@ -32,13 +34,13 @@ _TOO_LARGE = "The request is larger than any channel for model '{}' may take in 
 
 
 def most_useful(faults: Sequence[Fault]) -> Fault:
-    """Return the fault for the client of those of its attempts: its own mistake before others."""
+    """Return the attempts' fault that is reported to the client: its own mistake before others."""
     return min(faults, key=_usefulness)
 
 
 def no_candidate_fault(left_out: Sequence[LeftOut], model: str | None) -> Fault:
-    """Return the fault when no candidate is left: what all of them lately failed with, else
-    NO_CHANNEL."""
+    """Return the fault if no candidate is left: the reason why all of them failed recently, if it
+    is the same for all, else NO_CHANNEL."""
     # A channel that is too small for the call will not take it later, either.
     waiting = [channel for channel in left_out if channel.reason != BEYOND_ITS_LIMIT]
     if left_out and not waiting:
@@ -61,8 +63,8 @@ def _usefulness(fault: Fault) -> tuple[int, int]:
 
 
 def from_store(error: StoreError, currency: str = "") -> Fault:
-    """Return the fault for the client when the store, the journal or its money refuses a call.
-    `currency`: behind amounts; empty: none."""
+    """Return the fault for the client if the store, the journal or a lack of money refuses a call.
+    `currency`: written after amounts; empty: omitted."""
     if isinstance(error, WalletEmpty):
         message = _ADD_BALANCE.format(_lacking(error, currency)) if error.left_nanos else None
         return Fault(Condition.WALLET_EMPTY, message)
@@ -77,7 +79,7 @@ def _quota_message(error: QuotaUsed, currency: str) -> str:
         return "No subscription of this user is in force."
     what, until = _WINDOWS.get(account.kind, "subscription quota"), ""
     if account.ends_ms is not None:
-        # All windows turn at midnight UTC.
+        # All windows end at midnight UTC.
         day = datetime.datetime.fromtimestamp(account.ends_ms // 1000, datetime.UTC).date()
         until = f" until {day}"
     if not error.left_nanos:
@@ -86,7 +88,7 @@ def _quota_message(error: QuotaUsed, currency: str) -> str:
 
 
 def _lacking(error: NotCovered, currency: str) -> str:
-    """Return what is left and what is needed; the Hub's handlers.hub.web.formats parses both."""
+    """Return a text with the amounts left and needed. handlers.hub.web.formats parses both."""
     left, needed = (
         f"{format_money(nanos)} {currency}".rstrip()
         for nanos in (error.left_nanos, error.needed_nanos)

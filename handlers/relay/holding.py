@@ -1,7 +1,7 @@
-"""The hold of a call: taken before an upstream is asked, raised while its stream grows.
+"""The hold of a call: taken before an upstream is contacted, raised while its stream grows.
 
-How much a call needs and what happens when it cannot have it are decided here; the money itself is
-in store/money/funds.py. Imported by the pipeline.
+Decides how much a call needs and what happens if that is not available. The money itself is in
+store/money/funds.py. Imported by the pipeline.
 """
 
 import asyncio
@@ -20,8 +20,8 @@ from store.values.errors import StoreUnavailable
 from store.values.pricing import affordable_tokens, rounded_up
 
 ESTIMATES_MAX = 16  # at one time; beyond it the cheap bound decides
-ESTIMATE_MARGIN_PERCENT = 110  # the estimator is right within 10 %
-# A stream that outgrows its hold gets one for the output of the next seconds, and at least so much.
+ESTIMATE_MARGIN_PERCENT = 110  # the estimator is accurate within 10 %
+# The hold of a stream is raised for the output of the next AHEAD_S, at least AHEAD_TOKENS.
 AHEAD_TOKENS = 1024
 AHEAD_S = 2
 
@@ -36,7 +36,8 @@ class Holding:
         self._raising: dict[str, asyncio.Task[None]] = {}  # by call; also keeps them alive
 
     def at_once(self, head: RequestHead, bound_nanos: int) -> Hold | None:
-        """Return a hold of what a call needs, as nearly all get without waiting; None: `wait`."""
+        """Return a hold of the amount a call needs, which nearly all calls get without waiting.
+        None: call `wait`."""
         try:
             payment = payment_of(head.key, head.arrival.started_ms)
             return self._funds.try_hold(payment, bound_nanos)
@@ -46,9 +47,9 @@ class Holding:
     async def wait(
         self, head: RequestHead, admitted: Admitted, body: bytes
     ) -> tuple[Hold, Admitted]:
-        """Return a hold of what a call needs, or of what is left when that is enough for a short
-        answer; and the call with a better estimate of its input if that was necessary. Raises Fault
-        WALLET_EMPTY, QUOTA_USED, UNAVAILABLE."""
+        """Return a hold of the amount a call needs, or of the rest of the money if that is enough
+        for a short answer; and the admitted call, with a better estimate of its input if one was
+        necessary. Raises Fault WALLET_EMPTY, QUOTA_USED, UNAVAILABLE."""
         payment = payment_of(head.key, head.arrival.started_ms)
         try:
             try:
@@ -62,9 +63,8 @@ class Holding:
             raise faults.from_store(error, self._currency) from None
 
     async def cover(self, head: RequestHead, admitted: Admitted, hold: Hold | None) -> Hold | None:
-        """Return the hold of a call, with what it lacks for other bounds than those it was made
-        for, or with what is left when that is enough for a short answer. Raises Fault as `wait`
-        does."""
+        """Return the hold of a call whose bounds have changed, raised to what it needs now, or by
+        the rest of the money if that is enough for a short answer. Raises Fault as `wait` does."""
         present = 0 if hold is None else hold.amount_nanos
         missing = call_bound(admitted) - present
         if missing <= 0:
@@ -84,9 +84,9 @@ class Holding:
         return hold
 
     def follow(self, stream: LiveStream, grown: int) -> None:
-        """Raise the hold of a stream, grown by so many tokens in a second, before it costs more.
-        Does not wait. When the leases here have too little, a task asks for more; a stream that
-        costs more than can be had is interrupted by MoneyUsedUp."""
+        """Raise the hold of a stream, which grew by `grown` tokens in a second, before it costs
+        more than is held. Does not wait. If this worker's leases have too little, a task requests
+        more. A stream that costs more than is available is interrupted by MoneyUsedUp."""
         call, units = stream.call, stream.pump.output_units
         hold, admitted = call.held.hold, call.admitted
         if hold is None or not hold.amount_nanos or units + grown <= stream.covered_units:
@@ -105,9 +105,9 @@ class Holding:
     async def _estimated(
         self, head: RequestHead, payment: Payment, admitted: Admitted, body: bytes
     ) -> Admitted | None:
-        """Return the call with a better estimate of its input than the cheap bound; None when that
-        cannot change a refusal."""
-        no_body = not body  # a form, whose bound is no better than its files'
+        """Return the call with a better estimate of its input than the cheap bound; None if that
+        cannot change the refusal."""
+        no_body = not body  # a form, whose bound cannot be improved because of its files
         if no_body or self._estimating >= ESTIMATES_MAX or not self._funds.has_free(payment):
             return None
         self._estimating += 1
@@ -138,7 +138,8 @@ class Holding:
         return extra is not None
 
     def _raise_soon(self, stream: LiveStream, hold: Hold, nanos: int) -> None:
-        """One task at a time for each call: what is missing then is seen in the next second."""
+        """Start a task that raises the hold, at most one at a time for each call. The next second's
+        sweep sees what is still missing."""
         call_id = stream.call.id
         if call_id not in self._raising:
             loop = asyncio.get_running_loop()
@@ -149,11 +150,11 @@ class Holding:
             least = max(1, _cost(stream) - hold.amount_nanos)
             extra = await self._funds.hold(hold.payment, nanos, least)
         except StoreUnavailable:
-            return  # an answer that has begun is not cut while the store is unavailable
+            return  # a started answer is not cut off while the store is unavailable
         except (WalletEmpty, QuotaUsed) as error:
-            # What is missing may be for the coming seconds only.
+            # The missing amount may be only for the coming seconds.
             if not hold.settled and _cost(stream) > hold.amount_nanos:
-                error.left_nanos = 0  # what is left does not pay for what was delivered
+                error.left_nanos = 0  # the rest does not even pay for the delivered part
                 stream.call.running.interrupt(MoneyUsedUp(faults.from_store(error)))
             return
         finally:
@@ -165,8 +166,8 @@ class Holding:
 
 
 def call_bound(admitted: Admitted, *, least: bool = False) -> int:
-    """Return the nanos that an admitted call can cost at most; `least`: those with which it may
-    begin, for a short answer. Raises Fault INVALID_FIELD when no money covers it."""
+    """Return the nanos that an admitted call can cost at most; with `least` those with which it may
+    start, for a short answer. Raises Fault INVALID_FIELD if no amount of money covers it."""
     output_tokens = admitted.output_bound_tokens
     if least:
         output_tokens = min(LEAST_OUTPUT_TOKENS, output_tokens)
@@ -181,8 +182,8 @@ def _cost(stream: LiveStream) -> int:
 
 
 def _ahead_nanos(admitted: Admitted, units: int, grown: int) -> int:
-    """Return what the next seconds may add to the cost. The client's own bound counts until it is
-    passed: otherwise calls with an exact hold would take money that others need."""
+    """Return the nanos that the next seconds may add to the cost. The client's own bound applies
+    until it is passed: otherwise calls with an exact hold would take money that others need."""
     offer = admitted.offer
     assert offer is not None
     now = settle.text_tokens(admitted, units)
@@ -195,16 +196,17 @@ def _ahead_nanos(admitted: Admitted, units: int, grown: int) -> int:
     try:
         return rounded_up(_dearest_output(admitted) * tokens, offer.group.multiplier_ppm)
     except OverflowError:
-        return 0  # no money covers it
+        return 0  # no amount of money covers it
 
 
 def _affordable(admitted: Admitted, nanos: int) -> int:
-    """Return how many more tokens of output an amount pays for."""
+    """Return the number of additional output tokens that an amount pays for."""
     offer = admitted.offer
     assert offer is not None
     return affordable_tokens(nanos, _dearest_output(admitted), offer.group.multiplier_ppm)
 
 
 def _dearest_output(admitted: Admitted) -> int:
-    """Return the fractions of the dearest token of output that the call may be charged."""
+    """Return the price, in fractions, of the most expensive output token that the call may be
+    charged for."""
     return max(rate.bound(0, 1, admitted.other_meters) - rate.call for rate in admitted.rates)

@@ -1,4 +1,4 @@
-"""The calls in flight: registry of a worker. What is due for them each second is in sweep.py."""
+"""The registry of a worker's calls in flight. Their periodic work is in sweep.py."""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -13,20 +13,20 @@ from handlers.relay.running import DrainForced
 
 
 class LiveStream(Struct, eq=False):
-    """A streaming call's parts, and what the sweeps know of it."""
+    """A streaming call, and the state that the sweeps keep about it."""
 
     call: Call
     pump: StreamPump
     downstream: Downstream
     started_s: int
     unsent_bytes: int = 0
-    stuck_since_s: int = 0  # since when its client has read nothing
-    marked_units: int = 0  # that the journal knows
-    covered_units: int = 0  # tokens that its hold surely covers
+    stuck_since_s: int = 0  # when the client last read anything
+    marked_units: int = 0  # output tokens noted in the journal
+    covered_units: int = 0  # output tokens that the hold certainly covers
 
 
 class LiveCalls:
-    """Registry of calls in flight; `now_s` is the loop's clock, monotonic, set by each sweep."""
+    """Registry of calls in flight. `now_s`: monotonic time of the last sweep."""
 
     def __init__(self) -> None:
         self._calls: dict[str, Call] = {}
@@ -35,7 +35,7 @@ class LiveCalls:
 
     @property
     def calls(self) -> int:
-        """Return the number of calls in flight, streams among them."""
+        """Return the number of calls in flight, including streams."""
         return len(self._calls)
 
     @property
@@ -46,7 +46,7 @@ class LiveCalls:
         self._calls[call.id] = call
 
     def stream(self, call: Call, pump: StreamPump, downstream: Downstream) -> None:
-        """Make a call a streaming one: heartbeats, commit and marks are due from now on."""
+        """Register a call as a stream, which gets heartbeats, a commit and marks from now on."""
         self._streams[call.id] = LiveStream(call, pump, downstream, self.now_s)
 
     def leave(self, call: Call) -> None:
@@ -69,7 +69,8 @@ class LiveCalls:
         )
 
     def running_at(self, channels: Mapping[str, str]) -> dict[str, int]:
-        """Count the calls in flight at these channels (id -> name), by name; without zeros."""
+        """Return the number of calls in flight by name of the channel, for these channels (id ->
+        name), without zeros."""
         counts: dict[str, int] = {}
         for call in self._calls.values():
             attempt = call.begun_attempt
@@ -79,6 +80,6 @@ class LiveCalls:
         return counts
 
     def force_end(self) -> None:
-        """Interrupt every call in flight: the drain's time is up."""
+        """Interrupt every call in flight, since the drain's time is up."""
         for call in list(self._calls.values()):
             call.running.interrupt(DrainForced())

@@ -21,11 +21,11 @@ from store.catalog.catalog import Channel
 
 def request_of(call: Call, attempt: Attempt, limits: UpstreamSettings) -> UpstreamRequest:
     """Return the request of an attempt, without the part that `attempt.without` names. Raises Fault
-    INVALID_FIELD, CHANNEL_MISCONFIGURED when it cannot be made for this channel."""
+    INVALID_FIELD, CHANNEL_MISCONFIGURED if it cannot be made for this channel."""
     head, stream = call.head, bool(call.requested.stream)
     candidate, pairing, client_headers = attempt.candidate, attempt.pairing, head.client_headers
     if pairing.translated:
-        client_headers = {}  # they are of the client's family
+        client_headers = {}  # they belong to the client's family
     channel, upstream_model = candidate.channel, attempt.upstream_model or ""
     key = channel.keys[candidate.key] if channel.keys else ""
     vendor = VENDORS[channel.vendor]
@@ -63,7 +63,7 @@ def request_of(call: Call, attempt: Attempt, limits: UpstreamSettings) -> Upstre
 
 
 def _body(call: Call, attempt: Attempt, vendor: Vendor) -> bytes | SpooledBody | None:
-    """Return the body for the upstream; None for a method without one."""
+    """Return the body for the upstream; None for a method without a body."""
     head, admitted = call.head, call.admitted
     spans = (attempt.content or call.content).spans
     if head.operation.stored:
@@ -83,7 +83,7 @@ def _body(call: Call, attempt: Attempt, vendor: Vendor) -> bytes | SpooledBody |
 
 
 def _with_upstream_names(peek: Peek, channel: Channel) -> Peek:
-    """Return the fields with other models by the channel's names, where it has them."""
+    """Return the fields with other models under the channel's names, if it has them."""
     models = tuple(
         structs.replace(ask, name=channel.models.get(ask.name, ask.name))
         for ask in peek.asks.models
@@ -92,7 +92,7 @@ def _with_upstream_names(peek: Peek, channel: Channel) -> Peek:
 
 
 def without_reasoning(family: Family, spans: Spans, upstream_model: str) -> Spans:
-    """Return the fields without any opaque reasoning; the same when there is none."""
+    """Return the fields without opaque reasoning; the same object if there is none."""
     codecs = CODECS.get(family.name)
     remove = codecs.client.without_reasoning if codecs is not None else None
     body = spans.body if remove is None else remove(spans, upstream_model)
@@ -100,6 +100,6 @@ def without_reasoning(family: Family, spans: Spans, upstream_model: str) -> Span
 
 
 def _without_foreign(family: Family, spans: Spans, upstream_model: str) -> Spans:
-    """Return the fields without what other families' answers have left in the conversation."""
+    """Return the fields without the opaque state of other families' answers."""
     body = CODECS[family.name].client.without_foreign(spans, upstream_model)
     return spans if body == spans.body else top_level(body)

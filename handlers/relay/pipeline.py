@@ -1,7 +1,7 @@
-"""A call from its body to its record, phase by phase; the last phase always runs.
+"""A call from its body to its record, phase by phase. The last phase always runs.
 
-`Relay.run` reads top to bottom: admit, limits, plan, hold, open, attempts, settle, reply. Nothing
-here knows a wire format, a database or pycurl.
+`Relay.run` reads from top to bottom: admit, limits, plan, hold, open, attempts, settle, reply. This
+module knows no wire format, no database and no pycurl.
 """
 
 import logging
@@ -65,12 +65,12 @@ log = logging.getLogger("sluice.relay")
 
 ESTIMATED = {"Content-Type": "application/json", "x-token-count": "estimated"}
 _SECRET_BYTES = 32
-VENDORS_CURRENCY = "USD"  # of the costs that vendors report
+VENDORS_CURRENCY = "USD"  # the currency of costs that vendors report
 
 
 class Relay:
-    """The relay of one worker, composed of what it is given; without `translations`, opaque state
-    goes back to its maker by this worker alone."""
+    """The relay of one worker, composed of its dependencies. Without `translations`, only this
+    worker can return opaque state to the account that made it."""
 
     def __init__(
         self,
@@ -120,14 +120,15 @@ class Relay:
         self.snapshot = snapshot
 
     def sweep(self, now_s: int) -> None:
-        """Do what is due for the calls in flight. Once a second, by a monotonic clock."""
+        """Do the periodic work for the calls in flight. Called once a second, with the time of a
+        monotonic clock."""
         self._sweep.run(now_s)
 
     async def run(
         self, call: Call, body: bytes, downstream: Downstream, body_hold: BodyHold | None = None
     ) -> None:
-        """Relay a call whose head was admitted; whatever happens, it is settled and answered.
-        `body_hold` counts the body until it is handed on."""
+        """Relay a call whose request head was admitted. The call is settled and answered, whatever
+        happens. `body_hold` counts the body until it is handed on."""
         self.live.enter(call)
         call.running.start()
         try:
@@ -166,7 +167,7 @@ class Relay:
                 body_hold.release()
             self.end(call, ending, downstream)
         except BaseException:
-            self._leave_limits(call)  # a slot must never stay
+            self._leave_limits(call)  # a slot must never stay taken
             raise
 
     def _admit(self, call: Call, body: bytes) -> Admitted:
@@ -216,7 +217,7 @@ class Relay:
         try:
             peek = head.family.client.peek(spans, head.operation, head.target)
         except Fault:
-            # A model that this key cannot have is reported before a field that is wrong.
+            # A model that this key may not use is reported before an invalid field.
             name, stream = admit.read_model(head, spans)
             call.requested = Requested(name[: admit.MODEL_NAME_MAX_CHARS], stream)
             call.offer = admit.find_offer(head, name)
@@ -225,7 +226,7 @@ class Relay:
         call.requested = Requested(name[: admit.MODEL_NAME_MAX_CHARS], peek.stream)
         call.offer = offer = admit.find_offer(head, name)
         if peek.asks.features or peek.asks.models:
-            # where channels edit their requests, those are what is checked
+            # If channels edit their requests, the edited requests are checked.
             call.unchecked = any(channel.body for channel in offer.channels)
             if not call.unchecked:
                 peek = check_asks(head, offer, peek, self._unpriced)
@@ -236,7 +237,7 @@ class Relay:
     async def _begin(self, call: Call, channels: tuple[Channel, ...]) -> Attempt:
         """Plan the first attempt, hold money, open the record. Raises Fault, Interrupt."""
         call.attempt = attempt = await self._attempts.first(call, channels)
-        admitted = call.admitted  # with what the channel gets
+        admitted = call.admitted  # for the body that the channel gets
         assert admitted is not None
         bound_nanos = 0 if call.head.operation.free else call_bound(admitted)
         if bound_nanos:
@@ -252,14 +253,15 @@ class Relay:
         return attempt
 
     async def _cover(self, call: Call) -> None:
-        """Hold what is missing for a call as its next channel gets it. Raises Fault."""
+        """Raise the hold to what the call can cost with the body that its next channel gets. Raises
+        Fault."""
         admitted, held = call.admitted, call.held
         if admitted is not None and not call.head.operation.free:
             hold = await self._holding.cover(call.head, admitted, held.hold)
             call.held = Held(held.slots, hold)
 
     async def _count(self, call: Call) -> Ending:
-        """Estimate a count of tokens that no channel can be asked for. Raises Fault."""
+        """Answer a token count with an estimate, since no channel can count. Raises Fault."""
         if call.unchecked and call.offer is not None and call.admitted is not None:
             check_asks(call.head, call.offer, call.admitted.peek, self._unpriced)
         steps = estimate_request(await self._attempts.decode(call))
@@ -270,7 +272,7 @@ class Relay:
         return Ending("ok", envelope=Envelope(200, dict(ESTIMATED), body))
 
     def end(self, call: Call, ending: Ending, downstream: Downstream) -> None:
-        """Settle the call, then write its last bytes. For refusals of the head, too."""
+        """Settle the call, then write its last bytes. Also for calls refused by their head."""
         self.live.leave(call)
         if ending.outcome == "refused" and downstream.connection.closed:
             ending = Ending("client_gone")
@@ -290,17 +292,17 @@ class Relay:
     def _add_levels(
         self, call: Call, levels: tuple[RateLevel, ...], downstream: Downstream
     ) -> None:
-        """Add what is left of the limits to the answer's head."""
+        """Add the levels of the limits to the answer's headers."""
         if levels:
             downstream.add_headers(call.head.family.client.rate_lines(levels, time.time()))
 
     def _limit(
         self, call: Call, admitted: Admitted, downstream: Downstream
     ) -> tuple[RateLevel, ...]:
-        """Take what the call needs of its limits; return what is left of them. Raises Fault."""
+        """Take the call's part of its callers' limits. Return the levels left. Raises Fault."""
         key, group, free = call.head.key, call.head.group, call.head.operation.free
         assert group is not None
-        if not (key.limited or group.limited):  # as most are
+        if not (key.limited or group.limited):  # the usual case
             return ()
         levels, slots = self.limits.enter(key, group, admitted.demand, free=free)
         if isinstance(slots, Fault):
@@ -312,8 +314,8 @@ class Relay:
     async def _limit_everywhere(
         self, call: Call, admitted: Admitted, downstream: Downstream
     ) -> tuple[RateLevel, ...]:
-        """As _limit, where all nodes count; with the first channel, if channels have limits. Raises
-        Fault."""
+        """Take limits as `_limit` does, counted by all nodes. If channels have limits, that happens
+        later, together with the first channel. Raises Fault."""
         key, group, free = call.head.key, call.head.group, call.head.operation.free
         assert group is not None
         if not (key.limited or group.limited):
@@ -332,15 +334,15 @@ class Relay:
         self._settle(call, Ending("client_gone"))
 
     def _settle(self, call: Call, ending: Ending) -> None:
-        """Settle cost, hold and record of a call that is over; in the journal before any last
-        byte."""
+        """Settle the cost, hold and record of a call that is over. The journal has the record
+        before the last byte is written."""
         head, outcome, hold = call.head, call.outcome, call.held.hold
         delivery = outcome.delivery
         counts = settle.charged_counts(call, delivery)
         bill = settle.bill_of(call, delivery, counts, in_usd=self._in_usd)
         if hold is not None:
             bill.charges = self.funds.settle(hold, bill.cost_nanos)
-        elif bill.cost_nanos:  # of another model, inside a call that holds no money
+        elif bill.cost_nanos:  # for another model inside a call that holds no money
             bill = settle.Bill(bill.counts)
         self._leave_limits(call, bill.counts)
         if delivery.relayed and call.keeps_answer:
@@ -354,7 +356,7 @@ class Relay:
         self.telemetry.call_ended(record, own_us, head.arrival.trace, line=has_line)
 
     def _leave_limits(self, call: Call, counts: settle.Counts | None = None) -> None:
-        """Give back what the call has of limits; of one never opened as if it had not come."""
+        """Return the call's slots. A call that was never opened counts as if it had not come."""
         attempt, slots = call.attempt, call.held.slots
         attempt_slots = None if attempt is None else attempt.candidate.slots
         if slots is None and attempt_slots is None:
@@ -373,13 +375,13 @@ class Relay:
             connection.finish(ending.tail)
             return
         if not ending.at_boundary:
-            # An error event inside a half sent one would be read as a part of it.
+            # An error event inside a half-sent event would be read as part of it.
             connection.drop()
             return
         attempt = call.attempt
         assert attempt is not None
         bridge = attempt.bridge
-        if bridge is None or not bridge.accepted:  # nothing but heartbeats went down
+        if bridge is None or not bridge.accepted:  # only heartbeats were sent to the client
             name, operation = call.requested.model or "", call.head.operation
             bridge = attempt.pairing.open_bridge(
                 name, name, False, operation, self._max_event_bytes
@@ -389,5 +391,5 @@ class Relay:
 
 
 def _levels_of(call: Call) -> tuple[RateLevel, ...]:
-    """Return what is left of limits that were counted with the first channel."""
+    """Return the levels of limits that were counted with the first channel."""
     return () if call.entering is None else call.entering.levels

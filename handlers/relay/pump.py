@@ -1,8 +1,9 @@
 """The pump of a streamed answer: from the upstream to the client, event by event.
 
-One pump serves a streaming call through all its attempts: nothing of an answer goes down before it
-is accepted; after that every complete event goes down in the loop turn that completed it. An
-upstream's fault ends the pump, never the client's stream: the pipeline writes the ending.
+One pump serves a streaming call through all its attempts. No part of an answer is sent to the
+client before it is accepted. After that, every complete event is sent in the loop turn that
+completed it. An upstream's fault ends the pump, never the client's stream: the pipeline writes the
+ending.
 """
 
 import asyncio
@@ -17,15 +18,15 @@ from handlers.relay.downstream import Downstream, Header
 from handlers.relay.upstream.client import Exchange, UpstreamError
 from handlers.relay.upstream.errors import fault_of
 
-# of a streamed answer, by its framing
+# Content types of streamed answers, by framing.
 CONTENT_TYPES = {"sse": "text/event-stream", "json_array": "application/json", "bytes": ""}
 STREAM_HEADERS: tuple[Header, ...] = (
     ("Cache-Control", "no-cache, no-transform"),
-    # nginx with its default settings would hold the whole answer back without this
+    # Without this, nginx with its default settings would hold back the whole answer.
     ("X-Accel-Buffering", "no"),
 )
 
-BEATS_TO_EVENT = 4  # heartbeats, of which the last is an event where the family has such
+BEATS_TO_EVENT = 4  # every 4th heartbeat is an event, in families that have one for it
 
 NOTHING_DELIVERED = Delivery()
 _STOPPED = "The upstream channel stopped answering."
@@ -33,8 +34,8 @@ _STOPPED = "The upstream channel stopped answering."
 
 @dataclass(slots=True, eq=False)
 class StreamPump:
-    """The streamed answer of one call in a family. `on_accepted` is called once; `on_identified`
-    before the client can read the id of an answer that the vendor keeps."""
+    """The streamed answer of one call in a family. `on_accepted` is called once. `on_identified` is
+    called before the client can read the id of an answer that the vendor stores."""
 
     _client: ClientSide
     _downstream: Downstream
@@ -45,8 +46,8 @@ class StreamPump:
     _exchange: Exchange | None = None
     _headers: tuple[Header, ...] = STREAM_HEADERS
     accepted: bool = False
-    _begun: bool = False  # accepted, and its id is known if the vendor keeps the answer
-    _flowing: bool = False  # the head is out, the answer accepted, the client not paused
+    _begun: bool = False  # accepted, and the id is known if the vendor stores the answer
+    _flowing: bool = False  # the head is sent, the answer accepted, the client not paused
     ended: asyncio.Future[Ending] | None = None
     last_sent_s: int = 0
     _beats: int = 0  # heartbeats so far
@@ -54,8 +55,8 @@ class StreamPump:
     def attach(
         self, exchange: Exchange, bridge: Bridge, headers: tuple[Header, ...], *, awaits_id: bool
     ) -> "asyncio.Future[Ending]":
-        """Begin to carry the answer of `exchange`; the future resolves when it is over.
-        `awaits_id`: the vendor keeps the answer."""
+        """Start to relay the answer of `exchange`. Return a future that resolves when the answer
+        ends. `awaits_id`: the vendor stores the answer."""
         self._exchange, self._bridge, self._awaits_id = exchange, bridge, awaits_id
         self._headers = headers + STREAM_HEADERS
         self.ended = asyncio.get_running_loop().create_future()
@@ -64,16 +65,16 @@ class StreamPump:
         return self.ended
 
     def begin(self) -> None:
-        """Send the head of an accepted answer that is so short that it is over already."""
+        """Send the head of an accepted answer that ended before its head was sent."""
         if self.accepted and not self._downstream.connection.head_sent:
             self._downstream.start(200, self._headers, b"")
 
     def commit(self, headers: tuple[Header, ...]) -> None:
-        """Send the head and a heartbeat although nothing is accepted yet."""
+        """Send the head and a heartbeat although no answer is accepted yet."""
         self._downstream.start(200, headers + STREAM_HEADERS, self._client.keep_alive(False, None))
 
     def heartbeat(self, now_s: int, silent_s: int) -> None:
-        """Write the family's keep-alive when nothing went down for `silent_s` seconds."""
+        """Write the family's keep-alive if nothing was sent for `silent_s` seconds."""
         connection, bridge = self._downstream.connection, self._bridge
         if not connection.head_sent or now_s - self.last_sent_s < silent_s or connection.full:
             return
@@ -95,7 +96,7 @@ class StreamPump:
 
     @property
     def lacks_usage(self) -> bool:
-        """Return whether only the report of its usage is missing of the answer."""
+        """Return whether the answer lacks only its usage report."""
         bridge = self._bridge
         if bridge is None or not self.accepted:
             return False
@@ -103,11 +104,11 @@ class StreamPump:
 
     @property
     def at_boundary(self) -> bool:
-        """Return whether an event of our own would stand between the vendor's events."""
+        """Return whether an event of the gateway's own may be inserted here, between events."""
         return self._bridge is None or self._bridge.at_boundary
 
     def delivery(self) -> Delivery:
-        """Return what was delivered so far, for the bill."""
+        """Return the part that was delivered so far, for the bill."""
         bridge = self._bridge
         if bridge is None or not self.accepted or bridge.empty:
             return NOTHING_DELIVERED
@@ -117,19 +118,20 @@ class StreamPump:
         )
 
     def _pass_on(self, chunk: bytes) -> bool:
-        """Send an event like the last, as nearly all are, at once. False: it was not taken."""
+        """Send an event like the last one at once. Nearly all events are. Return False if the chunk
+        was not taken."""
         if not self._flowing:
             return False
         assert self._bridge is not None
         out = self._bridge.feed_repeat(chunk)
         if out is None:
             return False
-        self.last_sent_s = -1  # the sweep stamps it: no clock is read for an event
+        self.last_sent_s = -1  # the sweep sets the time, so that no event reads the clock
         self._flowing = self._downstream.write(out)
         return True
 
     def _data(self, chunk: bytes) -> bool:
-        """Take a piece of the upstream's body; False: the client's buffer is full."""
+        """Take a chunk of the upstream's body. Return False if the client's buffer is full."""
         bridge, exchange = self._bridge, self._exchange
         assert bridge is not None and exchange is not None
         has_room = self._pass(bridge, bridge.feed(chunk))
@@ -138,7 +140,7 @@ class StreamPump:
         return has_room
 
     def _pass(self, bridge: Bridge, out: bytes) -> bool:
-        """Begin, go on or end the answer with the output of a piece."""
+        """Start, continue or end the answer with the output for one chunk."""
         ended = self.ended
         assert ended is not None
         if ended.done():
@@ -169,7 +171,7 @@ class StreamPump:
         self._on_accepted()
 
     def _identify(self, bridge: Bridge) -> bool:
-        """Call `on_identified` when the awaited id is known; False while it is not."""
+        """Call `on_identified` once the awaited id is known. Return False until then."""
         if self._awaits_id:
             if bridge.upstream_id is None:
                 return False
@@ -197,7 +199,7 @@ class StreamPump:
 
 
 def _outcome_of(error: UpstreamError | None) -> str:
-    """Return the record's word for a stream that broke off."""
+    """Return the usage record's outcome for a stream that broke off."""
     if error is None:
         return "upstream_error"
     return "timeout" if error.kind.startswith("timeout") else "upstream_truncated"

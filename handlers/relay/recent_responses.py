@@ -3,11 +3,11 @@
 Every worker maps one memory file of the supervisor. An id is put there before its client can read
 it, so that any worker of the node finds its owner and place at once, however far the store is
 behind. Each worker's column holds the time up to which the store has all of the worker's journal:
-an id that neither this memory nor the store has was not handed out before that time. A column
+an id that is neither in this memory nor in the store was not handed out before that time. A column
 counts until its journal is finished, by its own process or by the one that adopts it.
 
-Entries are written whole and read without a lock: a digest detects torn ones. When two workers
-write to the same entry in the same microsecond one is lost, and its id is looked up in the store.
+Entries are written whole and read without a lock; a digest detects torn ones. If two workers write
+to the same entry in the same microsecond, one write is lost and its id is looked up in the store.
 No text of an id is kept.
 """
 
@@ -26,18 +26,18 @@ from store.values.usage_record import StoredAt
 log = logging.getLogger("sluice.relay")
 
 ENTRIES = 32768  # 7 MB when all are used; a new one replaces the oldest of its window
-WINDOW_ENTRIES = 8  # where an id may stand: so many entries from its hash on
-COLUMNS = 512  # workers, with those that are leaving and those whose journals wait for adoption
+WINDOW_ENTRIES = 8  # entries that may hold an id, starting at its hash
+COLUMNS = 512  # workers, including draining ones and those whose journals wait for adoption
 
 _MAGIC = int.from_bytes(b"sfresh01")
 _HEADER_BYTES = 64
 _MAGIC_AT, _ENTRIES_AT, _WIDTH_AT = 0, 1, 2  # words of the header
-_COLUMN_BYTES = 64  # a journal's id, then from _REACHED_AT on a word: nanoseconds
+_COLUMN_BYTES = 64  # a journal's id, then at _REACHED_AT a word: nanoseconds
 _REACHED_AT = 32
 _CHECK_BYTES = 8
 _PLACE_BYTES = 152
-_ENTRY = struct.Struct(f"<q32s{_PLACE_BYTES}s")  # when it was put, mark, owner and place
-_WHOSE = struct.Struct(f"<{_CHECK_BYTES}sq32s")  # its beginning: digest, when it was put, mark
+_ENTRY = struct.Struct(f"<q32s{_PLACE_BYTES}s")  # time of `put`, mark, owner and place
+_WHOSE = struct.Struct(f"<{_CHECK_BYTES}sq32s")  # start of an entry: digest, time of `put`, mark
 _ENTRY_BYTES = _CHECK_BYTES + _ENTRY.size
 _SEPARATOR = "\n"
 
@@ -46,14 +46,14 @@ Owned = tuple[str, StoredAt]
 
 
 class RecentResponses:
-    """The recent ids of a node, in a memory file by its descriptor. Raises
+    """The recent ids of a node, in a memory file given by its descriptor. Raises
     IncompatibleMemory, OSError."""
 
     def __init__(self, descriptor: int, entries: int = ENTRIES) -> None:
         self._file = descriptor
         self._entries = entries
         self._entries_at = _HEADER_BYTES + COLUMNS * _COLUMN_BYTES
-        # The last windows go on behind the last entry.
+        # The last windows continue after the last entry.
         size = self._entries_at + (entries + WINDOW_ENTRIES) * _ENTRY_BYTES
         fcntl.lockf(descriptor, fcntl.LOCK_EX, _HEADER_BYTES)
         try:
@@ -72,8 +72,8 @@ class RecentResponses:
             fcntl.lockf(descriptor, fcntl.LOCK_UN, _HEADER_BYTES)
 
     def put(self, user_id: str, stored: StoredAt) -> None:
-        """Add the id of a response that a user is about to get; one that does not fit is left to
-        the store."""
+        """Add the id of a response that a user is about to get. If it does not fit, only the store
+        has it."""
         place = _SEPARATOR.join((user_id, stored.channel_id, stored.fingerprint)).encode()
         if len(place) > _PLACE_BYTES:
             return
@@ -92,18 +92,18 @@ class RecentResponses:
         memory[target : target + _ENTRY_BYTES] = _check(fields) + fields
 
     def drop(self, user_id: str, mark: str) -> None:
-        """Remove a response that its user has deleted."""
+        """Remove a response that its user deleted."""
         for at in self._places(mark):
             if (owned := self._read(at)) and owned[0] == user_id:
                 self._memory[at : at + _ENTRY_BYTES] = bytes(_ENTRY_BYTES)
 
     def find(self, mark: str) -> list[Owned]:
-        """Return the users who were given an id, with the place of the response; nearly always
-        one or none."""
+        """Return the users who were given an id, with the place of the response. Nearly always one
+        or none."""
         return [owned for at in self._places(mark) if (owned := self._read(at))]
 
     def _places(self, mark: str) -> list[int]:
-        """Return the offsets of the entries that seem to have a mark."""
+        """Return the offsets of the entries that seem to hold a mark."""
         digest = bytes.fromhex(mark)
         whose, memory = _WHOSE.unpack_from, self._memory
         return [at for at in self._window(digest) if whose(memory, at)[2] == digest]
@@ -113,7 +113,7 @@ class RecentResponses:
         return range(first, first + WINDOW_ENTRIES * _ENTRY_BYTES, _ENTRY_BYTES)
 
     def _read(self, at: int) -> Owned | None:
-        """Return the entry at an offset; None when it is not whole."""
+        """Return the entry at an offset; None if it is torn."""
         data = bytes(self._memory[at : at + _ENTRY_BYTES])
         fields = data[_CHECK_BYTES:]
         if data[:_CHECK_BYTES] != _check(fields):
@@ -123,8 +123,7 @@ class RecentResponses:
         return user_id, StoredAt(mark.hex(), channel_id, fingerprint)
 
     def join(self, journal_id: str) -> None:
-        """Claim a column for the journal of this worker. Raises
-        IncompatibleMemory when none is free."""
+        """Claim a column for this worker's journal. Raises IncompatibleMemory if none is free."""
         name = journal_id.encode()
         fcntl.lockf(self._file, fcntl.LOCK_EX, _HEADER_BYTES)
         try:
@@ -142,14 +141,13 @@ class RecentResponses:
         )
 
     def reached(self, journal_id: str, at_ns: int) -> None:
-        """Note that the store has all that was written to a journal before that (monotonic)
-        moment."""
+        """Note that the store has everything written to a journal before `at_ns` (monotonic)."""
         column = self._column_of(journal_id)
         if column is not None:
             self._set_reached(column, at_ns)
 
     def finished(self, journal_id: str) -> None:
-        """Free the column of a journal that nobody writes to any more and the store has.
+        """Free the column of a journal that is no longer written to and is in the store completely.
         Idempotent."""
         column = self._column_of(journal_id)
         if column is not None:
@@ -157,7 +155,7 @@ class RecentResponses:
             self._memory[at : at + ULID_CHARS] = bytes(ULID_CHARS)
 
     def settled_ns(self) -> int:
-        """Return the (monotonic) moment up to which the store has all ids that the node handed
+        """Return the (monotonic) time up to which the store has all ids that the node handed
         out."""
         columns = [at for at in range(self._header[_WIDTH_AT]) if self._journal_of(at)]
         return min((self._reached(column) for column in columns), default=0)
@@ -188,8 +186,8 @@ def private_recent_responses() -> RecentResponses:
 
 
 def shared_recent_responses(descriptor: int, journal_id: str) -> RecentResponses:
-    """Join the node's memory, or make one for this worker alone when it cannot be shared. The
-    latter has no columns and is never settled: the other workers' ids are unknown then."""
+    """Join the node's memory, or make one for this worker alone if it cannot be shared. The latter
+    has no columns and is never settled, since the other workers' ids are unknown."""
     try:
         recent = RecentResponses(descriptor)
         recent.join(journal_id)

@@ -1,6 +1,6 @@
-"""The journal lines of a call: its begin, its progress, its end.
+"""The journal lines of a call: its start, its progress, its end.
 
-Belongs here: the lines of a call and its usage record. Not here: what it costs (settle).
+Belongs here: the lines of a call and its usage record. Not here: its cost (settle).
 """
 
 from collections.abc import Iterable
@@ -23,10 +23,10 @@ from store.values.usage import NOT_REPORTED
 from store.values.usage_record import CallFacts, StoredAt, UsageRecord
 
 UPSTREAM_ID_MAX = 128
-MAX_MADE_IDS = 1000  # that one answer hands out besides its own; nobody can use further ones
-IDS_PER_LINE = 64  # of the journal: half of what a line may hold
+MAX_MADE_IDS = 1000  # handed out by one answer besides its own; further ids cannot be used
+IDS_PER_LINE = 64  # half of what a journal line may hold
 
-# outcomes whose error_code is the outcome word itself
+# Outcomes whose error_code is the outcome itself.
 _WORDS = frozenset({"client_gone", "upstream_truncated", "drained"})
 
 
@@ -39,7 +39,7 @@ class Records:
     node: str
 
     def open(self, call: Call) -> CallFacts:
-        """Write the call into the journal, before it is sent upstream. Raises Fault UNAVAILABLE."""
+        """Write the call to the journal before it is sent upstream. Raises Fault UNAVAILABLE."""
         facts, hold, admitted = _facts_of(call), call.held.hold, call.admitted
         assert admitted is not None
         line = OpenLine(
@@ -55,7 +55,7 @@ class Records:
         return facts
 
     def mark(self, call: Call, output_units: int) -> None:
-        """Note in the journal how far a stream has come: what a killed process would charge."""
+        """Note a stream's progress in the journal, by which it is charged if the process dies."""
         hold = call.held.hold
         holds = hold.parts if hold is not None and hold.raised else ()
         tokens = _text_tokens(call, output_units)
@@ -64,8 +64,8 @@ class Records:
         )
 
     def identified(self, call: Call) -> None:
-        """Note the id of an answer that the vendor keeps, which the client is about to read; not
-        when there is none."""
+        """Note the id under which the vendor stores the answer, before the client reads it. Does
+        nothing if there is no such id."""
         attempt = call.attempt
         if not call.keeps_answer or attempt is None or attempt.bridge is None:
             return
@@ -77,8 +77,8 @@ class Records:
             )
 
     def note_stored(self, call: Call, response_id: str | None) -> bool:
-        """Note that the vendor keeps the answer under this id, which the client is about to read;
-        return whether that is new. Idempotent."""
+        """Note that the vendor stores the answer under this id, before the client reads it. Return
+        whether that is new. Idempotent."""
         if call.outcome.stored is not None or not response_id or call.attempt is None:
             return False
         call.outcome.stored = stored = _stored_at(call.attempt, mark_of(response_id))
@@ -86,8 +86,8 @@ class Records:
         return True
 
     def note_made(self, call: Call, ids: Iterable[str]) -> None:
-        """Note that the vendor keeps things under these ids, besides the answer, which the client
-        is about to read. Idempotent."""
+        """Note that the vendor stores objects other than the answer under these ids, before the
+        client reads them. Idempotent."""
         attempt, user_id = call.attempt, call.head.key.user_id
         assert attempt is not None
         known_marks, new = call.outcome.made_marks, dict[str, None]()
@@ -109,8 +109,8 @@ class Records:
             self.journal.hand_out(call.id, user_id, so_far, sent, relayed=bridge is not None)
 
     def close(self, call: Call, ending: Ending, bill: Bill) -> tuple[UsageRecord, bool]:
-        """Return the usage record of a call that is over and whether the journal has it now: the
-        many refused calls of a key in a minute share one record."""
+        """Return the usage record of a call that is over, and whether the journal now has it: many
+        refused calls of a key in one minute share one record."""
         record = record_of(call, ending, bill, self.node, now_ms())
         if call.opened is not None:
             self.journal.close_call(record)
@@ -131,7 +131,7 @@ def _stored_at(attempt: Attempt, mark: str, more: tuple[str, ...] = ()) -> Store
 
 
 def _sent(call: Call, output_units: int) -> Sent:
-    """Return how far an answer has come; a killed process charges it as it was served so far."""
+    """Return an answer's progress, by which it is charged if the process dies."""
     attempt = call.attempt
     assert attempt is not None
     channel, bridge = attempt.candidate.channel, attempt.bridge
@@ -155,8 +155,8 @@ def record_of(call: Call, ending: Ending, bill: Bill, node: str, ended_ms: int) 
     upstream_id = outcome.delivery.upstream_id
     code, message = (None, None) if ending.outcome == "ok" else _error_of(ending)
     ttft_ms = None if first_byte_ms is None else _ms_since(facts.started_ms, first_byte_ms)
-    # In the order of the fields: a call with so many names makes a dict of them first, which takes
-    # 20,000 of the loop's 640,000 instructions together with the facts below.
+    # By position, in the order of the fields: so many keyword arguments would make a dict first,
+    # which takes 20,000 of the loop's 640,000 instructions together with the facts below.
     return UsageRecord(
         call.id,
         facts,
@@ -214,7 +214,7 @@ def _facts_of(call: Call) -> CallFacts:
 
 
 def _reported_text(reported: object) -> str | None:
-    """Return the vendor's report as JSON; None when JSON cannot express it (NaN)."""
+    """Return the vendor's report as JSON; None if JSON cannot express it (NaN)."""
     try:
         return dumps(reported).decode()
     except (OverflowError, ValueError):
@@ -222,7 +222,7 @@ def _reported_text(reported: object) -> str | None:
 
 
 def _error_of(ending: Ending) -> tuple[str, str | None]:
-    """Return (code, message) of a call that did not end well."""
+    """Return (code, message) of a call that failed."""
     fault = ending.fault
     message = fault.message if fault is not None else None
     if ending.outcome in _WORDS:

@@ -1,8 +1,8 @@
-"""The running part of a call: interrupts of what it waits for, its stopwatch, long work in slices.
+"""The running part of a call: interrupts of its waits, its stopwatch, long work in slices.
 
-Long work on the loop is cut into slices of some ms, so that no caller's body blocks the others. A
-thread would not help: decoders and regular expressions keep the interpreter's lock. Imported by
-the relay's modules and the inference handlers. Structs, not dataclasses, which take six times as
+Long work on the loop is cut into slices of a few ms, so that no caller's body blocks the others. A
+thread would not help: decoders and regular expressions hold the interpreter's lock. Imported by the
+relay's modules and the inference handlers. Structs rather than dataclasses, which take six times as
 long to make.
 """
 
@@ -15,24 +15,25 @@ from msgspec import Struct
 from adapters.faults import Fault
 from adapters.json.structure import Steps, T
 
-LARGE_BYTES = 512 << 10  # of a body; smaller ones are read at once, within 25 ms
+LARGE_BYTES = 512 << 10  # smaller bodies are read in one go, within 25 ms
 SLICE_S = 0.005
 
 
 class Interrupt(Exception):
-    """The end of a running call from outside; the subclass says why."""
+    """The end of a running call from outside. The subclass is the reason."""
 
 
 class ClientGone(Interrupt):
-    """The client closed its connection."""
+    """The interrupt of a call whose client closed its connection."""
 
 
 class DrainForced(Interrupt):
-    """The drain's time is up."""
+    """The interrupt of a call at the end of the drain's time."""
 
 
 class MoneyUsedUp(Interrupt):
-    """A stream costs more than its payer has left; `fault` says who."""
+    """The interrupt of a stream that costs more than its payer has left. `fault` names the
+    payer."""
 
     def __init__(self, fault: Fault) -> None:
         super().__init__(fault)
@@ -40,16 +41,16 @@ class MoneyUsedUp(Interrupt):
 
 
 class Running(Struct, eq=False):
-    """A running call to those that wait for it or end it, and its stopwatch: the gateway's own
-    time, which stands while the upstream or the client is awaited."""
+    """The wait of a running call, which can be interrupted, and the call's stopwatch: it measures
+    the gateway's own time, and stops while the call waits for the upstream or the client."""
 
     interrupted: Interrupt | None = None
     own_ns: int = 0
-    _started_ns: int = 0  # by time.monotonic_ns(); 0: the stopwatch stands
+    _started_ns: int = 0  # by time.monotonic_ns(); 0: the stopwatch is stopped
     _waiter: "asyncio.Future[Any] | None" = None
 
     def start(self, at_ns: int = 0) -> None:
-        """Run the stopwatch from now on, or since `at_ns` of time.monotonic_ns(). Idempotent."""
+        """Start the stopwatch now, or as of `at_ns` of time.monotonic_ns(). Idempotent."""
         if not self._started_ns:
             self._started_ns = at_ns or time.monotonic_ns()
 
@@ -60,12 +61,12 @@ class Running(Struct, eq=False):
             self._started_ns = 0
 
     def check(self) -> None:
-        """Raise the Interrupt that has come meanwhile."""
+        """Raise the call's Interrupt, if it has one."""
         if self.interrupted is not None:
             raise self.interrupted
 
     def wait(self, future: "asyncio.Future[Any]") -> "asyncio.Future[Any]":
-        """Return `future` to be awaited; until `waited`, `interrupt` may end it with an
+        """Return `future` for an await. Until `waited`, `interrupt` may end it with an
         Interrupt."""
         if self.interrupted is not None:
             raise self.interrupted
@@ -77,7 +78,7 @@ class Running(Struct, eq=False):
         self._waiter = None
 
     def interrupt(self, reason: Interrupt) -> None:
-        """Raise `reason` where the call waits, now or next. The first reason counts."""
+        """Raise `reason` at the call's current or next wait. Only the first reason counts."""
         if self.interrupted is not None:
             return
         self.interrupted = reason
@@ -86,8 +87,8 @@ class Running(Struct, eq=False):
 
 
 async def run_in_slices(steps: Steps[T], running: Running) -> T:
-    """Return the result of `steps`, run in slices with other work in between. Raises what they
-    raise, and the call's Interrupt as soon as it has one."""
+    """Run `steps` in slices, with other work in between, and return their result. Raises their
+    exceptions, and the call's Interrupt as soon as it has one."""
     try:
         while True:
             await asyncio.sleep(0)

@@ -25,24 +25,24 @@ from store.values.pricing import (
 from store.values.usage import NOT_REPORTED, SIDES, TOKEN_COUNTS, Served, Usage, more_counts
 from store.values.usage_record import NO_RECEIPT, Charge, OtherCost, Receipt
 
-# No model takes or gives so much. A vendor may count more than our bound of the request (its own
-# prompts, tools, media), so nothing less is absurd while the model's window is not configured.
+# Beyond any model. A vendor may count more than the gateway's bound of the request (its own
+# prompts, tools, media), so lower counts are believed while the model's window is not configured.
 ABSURD_INPUT_TOKENS = 10_000_000
 ABSURD_OUTPUT_TOKENS = 1_000_000
-OVERREPORT_FACTOR = 16  # a vendor may report so many times the model's output: hidden reasoning
+OVERREPORT_FACTOR = 16  # a vendor may report this many times the model's output: hidden reasoning
 WINDOW_DIVISOR = 16  # windows are configured in round numbers: 1,000,000 for 1,048,576
-# Vendors go beyond a client's bound a little: to end a turn or a tool call.
-OVERSHOOT_DIVISOR = 8  # one token more for so many
+# Vendors exceed a client's bound a little, to end a turn or a tool call.
+OVERSHOOT_DIVISOR = 8  # one token more for this many
 OVERSHOOT_TOKENS = 64
-OVERCOUNT_FACTOR = 2  # a vendor may count so many times our tokens of the same text
-# A vendor adds its own prompts to a request of text alone.
+OVERCOUNT_FACTOR = 2  # the gateway may count this many times a vendor's tokens for the same text
+# Vendors add their own prompts to a request that is only text.
 OVERCLAIM_FACTOR = 4
 OVERCLAIM_TOKENS = 10_000
-IGNORED_BOUND_TOKENS = DEFAULT_OUTPUT_BOUND_TOKENS  # of one answer beyond the client's bound
+IGNORED_BOUND_TOKENS = DEFAULT_OUTPUT_BOUND_TOKENS  # charged per answer beyond a client's bound
 
 
 class Counts(Struct, frozen=True, gc=False):
-    """Charged token counts, where they come from, and the vendor's report when it differs."""
+    """Charged token counts, their source, and the vendor's report if it differs."""
 
     usage: Usage
     source: str  # reported | estimated | none
@@ -50,8 +50,8 @@ class Counts(Struct, frozen=True, gc=False):
 
 
 class Bill(Struct, gc=False):
-    """The charged counts, their cost and who pays. `upstream_nanos`: what the call costs the
-    operator, before any multiplier; None: unknown."""
+    """The charged counts, their cost and the charges to its payers. `upstream_nanos`: the call's
+    cost for the operator, before any multiplier; None: unknown."""
 
     counts: Counts
     cost_nanos: int = 0
@@ -63,14 +63,14 @@ class Bill(Struct, gc=False):
 NOTHING = Counts(Usage(), "none")
 INPUTS = tuple(name for name in TOKEN_METERS if METERS[name].side not in ("output", "reasoning"))
 OUTPUTS = (*(name for name in TOKEN_METERS if METERS[name].side == "output"), "reasoning")
-"""Meters of input and of output, in the order in which they are charged within a bound."""
+"""The meters of input and of output, in the order in which they are charged within a bound."""
 UNCACHED_INPUTS = tuple(name for name in INPUTS if METERS[name].side != "cache_read")
 _HOSTED = frozenset(feature.meter for feature in FEATURES.values()) & frozenset(USE_METERS)
 
 
 def charged_counts(call: Call, delivery: Delivery) -> Counts:
-    """Return the counts to charge if the call ended with this delivery: delivered output and its
-    input, or the input alone when the client left while the vendor was at work."""
+    """Return the counts to charge if the call ended with this delivery: input and delivered output,
+    or the input alone if the client left while the vendor was working."""
     admitted = call.admitted
     if admitted is None or call.head.operation.free:
         return NOTHING
@@ -92,7 +92,7 @@ def charged_counts(call: Call, delivery: Delivery) -> Counts:
 
 
 def _unreported(call: Call, admitted: Admitted, units: int) -> Usage:
-    """Return the counts to charge where the vendor reported none; `units`: of the answer."""
+    """Return the counts to charge if the vendor reported none. `units`: the answer's tokens."""
     operation, inputs = call.head.operation, admitted.input_estimate_tokens
     if not operation.row:
         return Usage(inputs, units)
@@ -101,8 +101,8 @@ def _unreported(call: Call, admitted: Admitted, units: int) -> Usage:
 
 
 def _partial(bounded: Usage, usage: Usage, delivered: int, reported: object) -> Counts:
-    """Return the counts of a broken stream: its last report may be older than what was delivered
-    since."""
+    """Return the counts of a broken stream, more of which may have been delivered since its last
+    report."""
     seen = bounded.outputs
     if delivered <= seen:
         return Counts(bounded, "reported", None if bounded == usage else reported)
@@ -111,9 +111,9 @@ def _partial(bounded: Usage, usage: Usage, delivered: int, reported: object) -> 
 
 
 def text_tokens(admitted: Admitted, units: int) -> int:
-    """Return the output tokens to charge for text that was counted here, as `units`. Beyond the
-    bound that the client set it counts in part: a vendor that keeps the bound may count fewer
-    tokens for the same text, and one that ignores it gives more than was requested."""
+    """Return the output tokens to charge for text that the gateway counted as `units`. Beyond the
+    client's bound only a part counts: a vendor that keeps the bound may count fewer tokens for the
+    same text, and one that ignores it delivers more than was requested."""
     bound, peek = admitted.output_bound_tokens, admitted.peek
     if units <= bound:
         return units
@@ -123,7 +123,7 @@ def text_tokens(admitted: Admitted, units: int) -> int:
 
 
 def _absurd_output(admitted: Admitted) -> int:
-    """Return more than any vendor gives in all the answers of a call; 0 for stored things."""
+    """Return an upper bound of the output of all answers of a call; 0 for stored responses."""
     offer = admitted.offer
     if offer is None:
         return 0
@@ -131,23 +131,23 @@ def _absurd_output(admitted: Admitted) -> int:
 
 
 def _most_reported(admitted: Admitted) -> int:
-    """Return the most output tokens of a report that are believed, of all the answers of a call."""
+    """Return the most output tokens that are believed in a report on all answers of a call."""
     offer = admitted.offer
     most = offer.model.max_output_tokens if offer is not None else None
     return _absurd_output(admitted) * (OVERREPORT_FACTOR if most is not None else 1)
 
 
 def _plausible_output(call: Call, admitted: Admitted, delivery: Delivery) -> tuple[int, int]:
-    """Return the most output tokens of a vendor's report that are charged: (without, with
-    reasoning)."""
+    """Return the most output tokens of a vendor's report that are charged, as (without reasoning,
+    with reasoning)."""
     absurd, peek, offer = _most_reported(admitted), admitted.peek, admitted.offer
     if peek.max_output_tokens is None:
         return absurd, absurd
     if offer is not None and offer.model.max_output_tokens is not None:
-        return absurd, absurd  # what the operator configured is better than a guess
+        return absurd, absurd  # the operator's configuration is better than a guess
     bound = admitted.output_bound_tokens
     most = bound + bound // OVERSHOOT_DIVISOR + OVERSHOOT_TOKENS * peek.choices
-    # What was delivered is a fact: the vendor may not know the field with the bound.
+    # Delivered text always counts: the vendor may not know the field with the bound.
     text = delivery.output_units
     text = text if delivery.whole else text_tokens(admitted, text)
     most = min(max(most, text), max(absurd, bound))
@@ -157,8 +157,8 @@ def _plausible_output(call: Call, admitted: Admitted, delivery: Delivery) -> tup
 
 
 def _billed_by_call(usage: Usage, call: Call) -> Usage:
-    """Return `usage` with one search, of a channel whose vendor bills grounded calls, not their
-    queries."""
+    """Return `usage` with a single search if the channel's vendor bills grounded calls rather than
+    their queries."""
     assert call.attempt is not None
     if call.attempt.candidate.channel.options.get("grounding") != "call":
         return usage
@@ -167,14 +167,14 @@ def _billed_by_call(usage: Usage, call: Call) -> Usage:
 
 
 def _bounded(usage: Usage, call: Call, admitted: Admitted, delivery: Delivery) -> Usage:
-    """Return `usage` with implausible counts cut."""
+    """Return `usage` with implausible counts reduced."""
     if usage.more or usage.extras is not None:
         usage = _bounded_rest(usage, call, admitted)
     within = usage.outputs <= admitted.output_bound_tokens
     if within and usage.inputs <= admitted.input_bound_tokens:
-        return usage  # as nearly always
+        return usage  # the usual case
     if (most := _text_bound(call, admitted)) is not None:
-        counts = usage.meters  # beside reads of a cache, which cost little
+        counts = usage.meters  # cache reads are excluded, since they cost little
         _cut(counts, UNCACHED_INPUTS, most)
         usage = _with_counts(usage, counts)
     return _cut_usage(
@@ -183,7 +183,7 @@ def _bounded(usage: Usage, call: Call, admitted: Admitted, delivery: Delivery) -
 
 
 def _bounded_rest(usage: Usage, call: Call, admitted: Admitted) -> Usage:
-    """Return `usage` with implausible counts of hosted tools and of other models cut."""
+    """Return `usage` with implausible counts of hosted tools and of other models reduced."""
     for name, count in usage.more:
         if count > MAX_USES and name in _HOSTED:
             pairs = ((name, min(n, MAX_USES) if name in _HOSTED else n) for name, n in usage.more)
@@ -201,15 +201,15 @@ def _bounded_rest(usage: Usage, call: Call, admitted: Admitted) -> Usage:
 
 
 def _text_bound(call: Call, admitted: Admitted) -> int | None:
-    """Return the most input tokens of a request of text alone; None of any other."""
+    """Return the most input tokens of a request that is only text; None for any other."""
     if is_text_alone(call) if call.text_alone is None else call.text_alone:
         return OVERCLAIM_FACTOR * admitted.input_bound_tokens + OVERCLAIM_TOKENS
     return None
 
 
 def _plausible_input(admitted: Admitted) -> int:
-    """Return the most input tokens of a vendor's report that are charged. As for the output, what
-    the operator configured is better than a guess."""
+    """Return the most input tokens of a vendor's report that are charged. As for the output, the
+    operator's configuration is better than a guess."""
     bound = admitted.input_bound_tokens
     assert admitted.offer is not None
     window = admitted.offer.model.context_tokens
@@ -217,7 +217,7 @@ def _plausible_input(admitted: Admitted) -> int:
 
 
 def _cut_usage(usage: Usage, most_input: int, most_text: int, most_output: int) -> Usage:
-    """Return `usage` with input, text and output (text and reasoning) of at most so many tokens."""
+    """Return `usage` with input, text and output (text and reasoning) reduced to these bounds."""
     counts = usage.meters
     _cut(counts, INPUTS, most_input)
     _cut(counts, OUTPUTS[:-1], most_text)
@@ -233,7 +233,8 @@ def _with_counts(usage: Usage, counts: Mapping[str, int]) -> Usage:
 
 
 def _cut(counts: dict[str, int], meters: Iterable[str], bound: int) -> None:
-    """Cut the counts of the meters from the right so that their sum keeps to `bound`."""
+    """Reduce the counts of the meters, the last ones first, so that their sum is at most
+    `bound`."""
     for name in meters:
         if name in counts:
             counts[name] = min(counts[name], bound)
@@ -241,15 +242,15 @@ def _cut(counts: dict[str, int], meters: Iterable[str], bound: int) -> None:
 
 
 def tokens_of(counts: Counts) -> int:
-    """Return all charged tokens, for the limits of tokens a minute."""
+    """Return the sum of charged tokens, for the limits of tokens per minute."""
     return counts.usage.inputs + counts.usage.outputs
 
 
 def bill_of(call: Call, delivery: Delivery, counts: Counts, *, in_usd: bool = False) -> Bill:
-    """Return counts and cost of a call that ended with this delivery; nobody pays yet. A cost that
-    no BIGINT holds is cut to text within the hold's bounds at the plain rate, which fits, with the
-    vendor's report beside it. `in_usd`: the account currency is that in which vendors report their
-    own cost."""
+    """Return counts and cost of a call that ended with this delivery, without charges. If the cost
+    exceeds a BIGINT, it is that of text within the hold's bounds at the plain rate, which fits; the
+    vendor's report is kept beside it. `in_usd`: the account currency is the one in which vendors
+    report their own cost."""
     admitted = call.admitted
     offer = admitted.offer if admitted is not None else None
     if counts.source == "none" or admitted is None or offer is None:
@@ -262,7 +263,7 @@ def bill_of(call: Call, delivery: Delivery, counts: Counts, *, in_usd: bool = Fa
             or usage.extras is not None
             or delivery.served is not NOT_REPORTED
             or (call.attempt is not None and call.attempt.candidate.channel.has_cost)
-        ):  # as most
+        ):  # the usual case
             return Bill(counts, cost_nanos(usage, prices.plain, offer.group.multiplier_ppm))
         return _priced(call, offer, delivery, counts, in_usd=in_usd)
     except OverflowError:
@@ -274,8 +275,8 @@ def bill_of(call: Call, delivery: Delivery, counts: Counts, *, in_usd: bool = Fa
 
 
 def receipt_so_far(call: Call, served: Served, units: int) -> Receipt:
-    """Return the receipt of a stream that goes no further: charged for its estimated input and its
-    output so far, at the rate of what was served."""
+    """Return the receipt of a stream that ends now: charged for its estimated input and its output
+    so far, at the rate of the conditions that were served."""
     admitted = call.admitted
     if admitted is None or admitted.offer is None or call.head.operation.free:
         return NO_RECEIPT
@@ -311,8 +312,8 @@ def _priced(call: Call, offer: Offer, delivery: Delivery, counts: Counts, *, in_
 def _upstream_nanos(
     offer: Offer, channel: Channel, usage: Usage, fractions: int, others: Iterable[OtherCost]
 ) -> int | None:
-    """Return what a call costs the operator by the fields of its channel; None: they do not say.
-    `fractions`: what it costs before the multiplier, with the other models inside it."""
+    """Return a call's cost for the operator by the cost fields of its channel; None if they do not
+    cover it. `fractions`: its cost before the multiplier, including other models inside it."""
     factor_ppm, rate = channel.cost_factor_ppm, channel.cost.get(offer.model.name)
     if rate is None:
         return None if factor_ppm is None else nanos_up(fractions, factor_ppm)
@@ -341,8 +342,8 @@ def _receipt(prices: Prices, rate: Rate, usage: Usage, served: Served) -> Receip
 def _other_costs(
     call: Call, usage: Usage, served: Served
 ) -> tuple[tuple[OtherCost, ...], list[tuple[str, int]]]:
-    """Return the costs of other models inside a call, each at its own rate, and the features whose
-    models have no price."""
+    """Return the costs of other models inside a call, each at its own rate, and the features of
+    models without a price."""
     costs: list[OtherCost] = []
     unpriced: list[tuple[str, int]] = []
     if usage.extras is None or not usage.extras.other_models:

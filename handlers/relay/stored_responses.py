@@ -1,8 +1,9 @@
-"""Stored responses, which vendors keep: calls that name one go to the channel that made it.
+"""Responses stored at vendors: calls that name one go to the channel that made it.
 
-Only its user finds it, as soon as the client can read its id. This worker's own are in its memory,
-those of the node's other workers in the memory that they share (recent_responses.py); all others
-are looked up in the store, which has what the writers have applied. Imported by admission, records.
+A response can be found only by its user, as soon as the client can read its id. This worker's own
+responses are in its memory, those of the node's other workers in shared memory
+(recent_responses.py). All others are looked up in the store, which has what the writers have
+applied. Imported by admission, records.
 """
 
 import asyncio
@@ -19,8 +20,8 @@ from store.values.errors import StoreUnavailable
 from store.values.usage_record import StoredAt
 
 MAX_KNOWN = 20_000  # some 8 MB; the others are in the store
-LOOK_UP_S = 1.5  # for all ids of a call, queueing included; a writer that is not busy needs 0.2 s
-LOOK_TWICE_S = 0.2  # for an older response, when another user got the same id lately
+LOOK_UP_S = 1.5  # for all ids of a call, including queueing; a writer that is not busy needs 0.2 s
+LOOK_TWICE_S = 0.2  # for an older response, if another user recently got the same id
 PAUSES_S = (0.1, 0.2, 0.4, 0.7)  # between the queries of a look-up
 LOOK_UPS_PER_USER = 8  # at one time, so that one user's junk ids delay nobody else
 WAITING_PER_USER_MAX = 100  # look-ups queued behind those; further calls are refused
@@ -29,9 +30,9 @@ Look = Callable[[str, Sequence[str], int], Found]
 
 
 class StoredResponses:
-    """The channel and upstream key that made each user's responses. `look` is find_stored: it
-    blocks and is called in `executor`; `clock_ms` is the wall clock. `refuse`: unknown ids are
-    refused; otherwise they go to the only channel, if there is one."""
+    """The channel and upstream key that made each user's responses. `look` is find_stored, which
+    blocks and is called in `executor`. `clock_ms` is the wall clock. `refuse`: unknown ids are
+    refused; otherwise they go to the only channel, if there is exactly one."""
 
     def __init__(
         self,
@@ -50,13 +51,13 @@ class StoredResponses:
         self._queues: dict[str, _Queue] = {}
 
     def note(self, user_id: str, stored: StoredAt) -> None:
-        """Remember a response at `stored` whose id the user is about to read."""
+        """Remember the place of a response whose id the user is about to read."""
         self._remember(user_id, stored)
         self._recent.put(user_id, stored)
 
     def forget(self, user_id: str, response_id: str) -> StoredAt:
-        """Forget a user's response that the vendor has deleted; return what its record says of
-        it."""
+        """Forget a user's response that the vendor deleted. Return its entry for the usage
+        record."""
         mark = mark_of(response_id)
         rest = tuple(owned for owned in self._known.pop(mark, ()) if owned[0] != user_id)
         if rest:
@@ -66,18 +67,19 @@ class StoredResponses:
 
     async def find(self, user_id: str, ids: Sequence[str]) -> list[StoredAt | None]:
         """Return the places of a user's responses, in the order of their ids. A place without a
-        channel: it is another user's; None: nobody was given the id. One look-up for those that are
-        not in memory. Raises StoreUnavailable when only the store knows, and it is unreachable or
-        does not have all records yet."""
+        channel: the response is another user's. None: nobody was given the id. Ids that are not in
+        memory take one look-up in the store. Raises StoreUnavailable if only the store can answer,
+        and it is unreachable or does not have all records yet."""
         marks = [mark_of(id_) for id_ in ids]
         places = {mark: self._in_memory(user_id, mark) for mark in marks}
         missing = [mark for mark, place in places.items() if place is None or not place.channel_id]
         if not missing:
             return [places[mark] for mark in marks]
-        # Vendors may give an id twice: the store knows whether this user has an older one of it.
+        # Vendors may issue an id twice: the store knows whether this user has an older response
+        # with it.
         owned = all(places[mark] is not None for mark in missing)
         pauses_s, within_s = ((), LOOK_TWICE_S) if owned else (PAUSES_S, LOOK_UP_S)
-        # A task: asyncio.timeout needs one, and handlers run without.
+        # A task, since asyncio.timeout needs one and handlers run without.
         look_up = asyncio.create_task(
             self._look_up(user_id, missing, [m for m in missing if places[m]], pauses_s, within_s)
         )
@@ -90,7 +92,7 @@ class StoredResponses:
         return [places_in_store.get(mark) or places[mark] for mark in marks]
 
     def _in_memory(self, user_id: str, mark: str) -> StoredAt | None:
-        """Return what `find` returns for an id, as far as this node's memory knows."""
+        """Return the same as `find` for one id, from this node's memory alone."""
         owners = (*self._known.get(mark, ()), *self._recent.find(mark))
         for owner, place in owners:
             if owner == user_id:
@@ -105,8 +107,8 @@ class StoredResponses:
         pauses_s: tuple[float, ...],
         within_s: float,
     ) -> dict[str, StoredAt]:
-        """Return the places in the store by mark; nobody was given the absent ones. `owned`: memory
-        has them under other users. Raises StoreUnavailable."""
+        """Return the places in the store by mark. Nobody was given the ids of absent marks.
+        `owned`: marks that memory has under other users. Raises StoreUnavailable."""
         came_ns = time.monotonic_ns()
         certain = False
         places: dict[str, StoredAt] = {}
@@ -115,7 +117,8 @@ class StoredResponses:
                 for pause_s in (0.0, *pauses_s):
                     if pause_s:
                         await asyncio.sleep(pause_s)
-                    # Before the store is read: an id that it lacks then was handed out later.
+                    # Checked before the store is read: an id that it then lacks was handed out
+                    # later.
                     settled = self._recent.settled_ns() >= came_ns
                     query = (user_id, marks, self._clock_ms())
                     queries.append(self._executor.submit(self._look, *query))
@@ -137,8 +140,7 @@ class StoredResponses:
 
     @asynccontextmanager
     async def _slot(self, user_id: str) -> AsyncIterator[list[Future[Found]]]:
-        """Wait for one of the look-ups that a user may have at a time; yield a list for its
-        queries."""
+        """Wait for one of a user's look-up slots. Yield a list for the queries of the look-up."""
         queue = self._queues.setdefault(user_id, _Queue())
         if queue.count >= LOOK_UPS_PER_USER + WAITING_PER_USER_MAX:
             raise StoreUnavailable("too many stored responses of a user are being looked up")
@@ -151,7 +153,7 @@ class StoredResponses:
             yield queries
         finally:
             if queries and not queries[-1].done():
-                # A thread still waits for the store: its slot is released when it returns.
+                # A thread still waits for the store; the slot is released when it returns.
                 loop = asyncio.get_running_loop()
                 queries[-1].add_done_callback(
                     lambda _: loop.call_soon_threadsafe(self._release_slot, user_id, True)

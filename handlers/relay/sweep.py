@@ -1,7 +1,7 @@
-"""What is due each second for the calls in flight: heartbeats, commits, marks, larger holds.
+"""The periodic work for the calls in flight: heartbeats, commits, marks, larger holds.
 
-One sweep a second serves all of them: an open stream needs no timer of its own. Imported by the
-pipeline.
+One sweep a second serves all calls, so that an open stream needs no timer of its own. Imported by
+the pipeline.
 """
 
 import time
@@ -28,7 +28,7 @@ class Sweep:
     records: Records
 
     def run(self, now_s: int) -> None:
-        """Do what is due at `now_s`, by a monotonic clock. Once a second."""
+        """Do the work that is due at `now_s`, of a monotonic clock. Called once a second."""
         self.live.now_s = now_s
         for stream in self.live.open_streams():
             self._look_at(stream, now_s)
@@ -41,7 +41,7 @@ class Sweep:
             pump.last_sent_s = now_s
         if not connection.head_sent:
             is_due = limits.commit_after_s and now_s - stream.started_s >= limits.commit_after_s
-            if is_due and stream.call.head.operation.framing != "bytes":  # which has no comments
+            if is_due and stream.call.head.operation.framing != "bytes":  # it has no heartbeats
                 _commit(stream)
                 pump.last_sent_s = now_s
         elif limits.heartbeat_s:
@@ -49,7 +49,7 @@ class Sweep:
         if not pump.accepted:
             self._note_waiting(stream.call)
         if self._is_stuck(stream, now_s):
-            # It holds an upstream connection and money, and may never go on.
+            # It holds an upstream connection and money, and may never continue.
             connection.drop()
             stream.call.running.interrupt(ClientGone())
         units = pump.output_units
@@ -59,7 +59,7 @@ class Sweep:
             self.records.mark(stream.call, units)
 
     def _note_waiting(self, call: Call) -> None:
-        """Tell the circuit breaker of a late answer."""
+        """Report a late answer to the circuit breaker."""
         attempt = call.attempt
         if attempt is not None and attempt.health is not None:
             self.health.late(attempt.health, time.monotonic())

@@ -1,7 +1,7 @@
 """Translations for channels of other families, and the channels that cannot carry a request.
 
-Knows no ``Call``: requests in, translations out. What takes long comes in steps. Imported by the
-relay's attempts.
+Takes requests and returns translations; does not know ``Call``. Long work comes in steps. Imported
+by the relay's attempts.
 """
 
 from collections.abc import Collection, Sequence
@@ -26,22 +26,22 @@ _MAX_REMEMBERED = 256
 
 
 class Translations:
-    """The translations of one worker's calls. Of the ``secrets`` for opaque state the first signs
-    and all are accepted."""
+    """The translations of one worker's calls. The first of the ``secrets`` for opaque state signs;
+    all are accepted."""
 
     def __init__(self, secrets: Sequence[bytes]) -> None:
         self._secret, self._older = secrets[0], tuple(secrets[1:])
-        # Models, by channel and the upstream's name, that have refused a call for lack of thoughts.
+        # Models, by channel and upstream name, that refused a call because thoughts were missing.
         self._echoing: set[tuple[str, str]] = set()
         # The planner knows channels by the identity of their tuple, so the same selection must be
-        # the same tuple. The one it was made of is kept, so that no other gets its identity.
+        # the same tuple. The original tuple is kept, so that no other tuple gets the same id.
         self._remembered: dict[
             tuple[int, frozenset[str]], tuple[Sequence[Channel], tuple[Channel, ...]]
         ] = {}
 
     def narrowed(self, request: Request, routing: RoutingRequest) -> RoutingRequest:
-        """Return the request without the channels that cannot carry the request. Raises Fault
-        UNSUPPORTED when none is left."""
+        """Return the routing request without the channels that cannot carry the request. Raises
+        Fault UNSUPPORTED if none is left."""
         refusals: dict[tuple[str, Traits], Fault | None] = {}
         unable: set[str] = set()
         first: Fault | None = None
@@ -63,7 +63,7 @@ class Translations:
     def without(
         self, routing: RoutingRequest, unable: Collection[str], why: Fault
     ) -> RoutingRequest:
-        """Return the request without these channels; raises ``why`` when none is left."""
+        """Return the routing request without these channels. Raises ``why`` if none is left."""
         out = frozenset(unable)
         key = id(routing.channels), out
         narrowed = self._remembered.get(key)
@@ -88,8 +88,8 @@ class Translations:
         count: bool = False,
         without: str = "",
     ) -> Steps[Translation]:
-        """Make the translation for a candidate and a user, in steps; without what its upstream has
-        refused: "reasoning", "stream_options". Raises Fault UNSUPPORTED, INVALID_FIELD,
+        """Make the translation for a candidate and a user, in steps. ``without``: the part that the
+        upstream refused, "reasoning" or "stream_options". Raises Fault UNSUPPORTED, INVALID_FIELD,
         CHANNEL_MISCONFIGURED."""
         channel = candidate.channel
         vendor: Vendor = VENDORS[channel.vendor]
@@ -112,29 +112,28 @@ class Translations:
         )
 
     def reframing(self, candidate: Candidate, context: AnswerContext, user_id: str) -> Translation:
-        """Return what writes anew an answer of the client's own family that came in the other form
-        than the one asked for."""
+        """Return a translation that rewrites an answer of the client's own family that came in
+        another form than requested."""
         origin = self._origin(candidate, user_id)
         return Translation(REFRAMERS[candidate.channel.family], Encoded(b""), context, origin, ())
 
     def _origin(self, candidate: Candidate, user_id: str) -> Origin:
-        """Return who makes the opaque state of a candidate's answers, and for whom: state belongs
-        to an account and a user."""
+        """Return the origin of the opaque state in a candidate's answers: state belongs to an
+        account and a user."""
         channel = candidate.channel
         fingerprint = channel.fingerprints[candidate.key] if channel.fingerprints else ""
         mark = mark_of(channel.id, fingerprint)
         return Origin(channel.family, mark, self._secret, user_id, self._older)
 
     def lacks_tools(self, request: Request, channel: Channel, model: str) -> bool:
-        """Return whether a channel's model takes no free-text tools, of which the request has
-        some."""
+        """Return whether the request has free-text tools that a channel's model does not accept."""
         if not any(tool.kind == "custom" for tool in request.tools):
             return False
         return not self._traits(channel, model).custom_tools
 
     def learn_echo(self, channel: Channel, model: str) -> bool:
-        """Note that a channel's model wants the thoughts of earlier turns back; return whether
-        that is new."""
+        """Note that a channel's model requires the thoughts of earlier turns. Return whether that
+        is new."""
         if self._traits(channel, model).reasoning_echo:
             return False
         if len(self._echoing) >= _MAX_REMEMBERED:
@@ -143,7 +142,7 @@ class Translations:
         return True
 
     def _traits(self, channel: Channel, model: str) -> Traits:
-        """Return what the channel's model can take, with what was learnt of it."""
+        """Return the traits of the channel's model, including those learnt from refusals."""
         traits = traits_at(channel, model)
         if (channel.id, channel.models[model]) in self._echoing:
             return msgspec.structs.replace(traits, reasoning_echo=True)
@@ -151,7 +150,7 @@ class Translations:
 
 
 def traits_at(channel: Channel, model: str) -> Traits:
-    """Return what the channel's model can take. Raises Fault CHANNEL_MISCONFIGURED."""
+    """Return the traits of the channel's model. Raises Fault CHANNEL_MISCONFIGURED."""
     try:
         return traits_of(channel.vendor, channel.family, channel.models[model], channel.options)
     except msgspec.ValidationError:
