@@ -1,1 +1,1 @@
-"""Which channel a call goes to: health, breakers, plan, affinity, probes."""
+"""The choice of a channel for a call: health, breakers, plan, affinity, probes."""

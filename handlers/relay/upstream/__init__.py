@@ -1,1 +1,1 @@
-"""The upstream client: the pool of pycurl."""
+"""The upstream client, on pycurl, and its pool of connections."""

@@ -1,7 +1,7 @@
-"""Addresses and header lines of requests to channels, and the target of one of our own.
+"""Addresses and header lines of requests to channels, and the target of the gateway's own requests.
 
-Imported by the relay, the probes and the commands: it must not import the upstream client, which
-costs memory in processes that seldom make a request.
+Imported by the relay, the probes and the commands. It must not import the upstream client, which
+costs memory in processes that rarely make a request.
 """
 
 from collections.abc import Mapping
@@ -19,8 +19,8 @@ def url_of(channel: Channel, path: str) -> str:
 
 
 def headers_of(channel: Channel, vendor: Vendor, key: str, client: Mapping[str, str]) -> list[str]:
-    """Return the header lines for a channel: its key, the client's that pass, the channel's own.
-    Raises Fault CHANNEL_MISCONFIGURED for a key that cannot stand in a header."""
+    """Return the header lines for a channel: its key, the client's lines that may pass, and the
+    channel's own. Raises Fault CHANNEL_MISCONFIGURED for a key that is not valid in a header."""
     lines = FAMILIES[channel.family].upstream.request_headers(client, vendor, key)
     if removed := channel.remove_headers:
         lines = [line for line in lines if line.partition(":")[0] not in removed]

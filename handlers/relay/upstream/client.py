@@ -2,19 +2,20 @@
 
 Belongs here: one multi handle driven by a private epoll set, its options, sockets and timers, its
 errors, and the single resend of a request that was answered with another call's bytes. Does not
-belong here: what an exchange does with its bytes (exchange.py), handles and which of them is used
-next (handle.py, idle_connections.py), retries, what an error means to a client (errors.py).
+belong here: the handling of an exchange's bytes (exchange.py), handles and the choice of the next
+one (handle.py, idle_connections.py), retries, the meaning of an error to a client (errors.py).
 Imported by the relay and by the command that composes it.
 
-Facts behind the shape, each seen in a run with libcurl 8.23:
+Facts behind this design, each seen in a run with libcurl 8.23:
 
 - Inside a callback libcurl refuses most calls, and an exception in the socket or timer callback
-  aborts all transfers: so callbacks only append, and work is done after `socket_action` returned.
-- The loop watches one descriptor, the epoll set, whatever libcurl opens and closes: no registration
-  with the loop for each request, and a reused descriptor number cannot confuse it.
-- `remove_handle` in the middle of a transfer closes an HTTP/1 connection at once: that is cancel.
-- Names are resolved in libcurl's threads; only `close()` waits for those that still run.
-- Under TLS, libcurl and OpenSSL may buffer bytes that came with the previous answer; neither the
+  aborts all transfers. So callbacks only append, and work is done after `socket_action` returned.
+- The loop watches one descriptor, the epoll set, whatever libcurl opens and closes. So requests
+  need no registration with the loop, and a reused descriptor number cannot confuse it.
+- `remove_handle` in the middle of a transfer closes an HTTP/1 connection at once. That is used to
+  cancel.
+- Names are resolved in libcurl's threads. Only `close()` waits for those that still run.
+- Under TLS, libcurl and OpenSSL may buffer bytes that came with the previous answer. Neither the
   socket nor an option of libcurl shows them. They are read in the turn that sends the request.
 """
 
@@ -45,11 +46,11 @@ from handlers.relay.upstream.request import (
 
 __all__ = ["Exchange", "UpstreamClient", "UpstreamError", "UpstreamErrorKind", "UpstreamRequest"]
 
-FETCH_CLIENTS = 4  # parallel `fetch()` calls: probes
+FETCH_CLIENTS = 4  # parallel `fetch()` calls
 SWEEP_INTERVAL_S = 1.0
 SOCKETS_PER_TURN = 64  # bounds one turn of the loop
 
-# Of libcurl, not named by pycurl.
+# Error codes of libcurl that pycurl does not name.
 _E_PROXY = 97
 _E_WEIRD_SERVER_REPLY = 8
 
@@ -73,7 +74,7 @@ def _action_of(events: int) -> int:
     return action
 
 
-# Indexed by what epoll reports: a look-up costs less than three tests for each event.
+# Indexed by epoll's events: a look-up costs less than three tests for each event.
 _ACTIONS = tuple(_action_of(events) for events in range(32))
 
 _ERROR_KINDS: dict[int, UpstreamErrorKind] = {
@@ -81,7 +82,7 @@ _ERROR_KINDS: dict[int, UpstreamErrorKind] = {
     pycurl.E_COULDNT_CONNECT: "connect",
     pycurl.E_COULDNT_RESOLVE_PROXY: "connect",
     _E_PROXY: "connect",
-    # No limit is set for the whole transfer, so this can only be the connection's.
+    # No limit is set for the whole transfer, so this can only be the connection's time-out.
     pycurl.E_OPERATION_TIMEDOUT: "timeout_connect",
     pycurl.E_SSL_CONNECT_ERROR: "tls",
     pycurl.E_PEER_FAILED_VERIFICATION: "tls",
@@ -94,10 +95,10 @@ _ERROR_KINDS: dict[int, UpstreamErrorKind] = {
 _BROKEN_CONNECTION_ERRORS = frozenset(
     {
         *(pycurl.E_GOT_NOTHING, pycurl.E_RECV_ERROR, pycurl.E_SEND_ERROR, pycurl.E_PARTIAL_FILE),
-        pycurl.E_SEND_FAIL_REWIND,  # `rewind` has said no
+        pycurl.E_SEND_FAIL_REWIND,  # `rewind` refused
     }
 )
-# What libcurl says when the first line is none of HTTP.
+# The errors of libcurl if the first line is not HTTP.
 _NO_HTTP_ERRORS = frozenset({pycurl.E_UNSUPPORTED_PROTOCOL, _E_WEIRD_SERVER_REPLY})
 
 
@@ -106,7 +107,7 @@ def _error_of(exchange: Exchange, code: int, message: str) -> UpstreamError:
         has_head = AnswerHead(exchange.raw_head).complete
         return UpstreamError("truncated" if has_head else "reset_before_head", message)
     if code == pycurl.E_COULDNT_CONNECT and exchange.handle is not None:
-        # libcurl says only that it could not; the system said why.
+        # libcurl reports only that it could not connect; the system has the reason.
         number = exchange.handle.curl.getinfo(pycurl.OS_ERRNO)
         if number:
             message = f"{os.strerror(number)}: {message}"
@@ -125,9 +126,9 @@ def _discard(_: bytes) -> None:
 
 
 class UpstreamClient(CurlAsyncHTTPClient):
-    """Starts exchanges; `fetch()` of Tornado's client works beside them on the same multi handle.
-    To be made and used in one loop, with force_instance=True. `allow_private` False: no connection
-    to loopback, private, link-local and other addresses that are not public."""
+    """The client that starts exchanges. `fetch()` of Tornado's client works beside them on the same
+    multi handle. To be made and used in one loop, with force_instance=True. `allow_private` False:
+    no connection to loopback, private, link-local and other addresses that are not public."""
 
     def initialize(self, allow_private: bool = True) -> None:  # type: ignore[override]
         self._allow_private = allow_private
@@ -141,18 +142,18 @@ class UpstreamClient(CurlAsyncHTTPClient):
         self._exchanges: dict[Any, Exchange] = {}
         self._resting: dict[Exchange, asyncio.TimerHandle] = {}  # not sent yet
         self.idle_connections = IdleConnections()
-        self.repeated = 0  # requests sent once more because the bytes were another call's
+        self.repeated = 0  # requests sent again because the bytes belonged to another call
         self._flushing = False
-        self._timeouts: deque[int] = deque(maxlen=1)  # the last that libcurl asked for, in ms
+        self._timeouts: deque[int] = deque(maxlen=1)  # the last one libcurl requested, in ms
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due = 0.0  # when it fires
         super().initialize(max_clients=FETCH_CLIENTS)
-        self._socket_action = self._multi.socket_action  # as with the handles' methods
+        self._socket_action = self._multi.socket_action  # method look-ups are slow in pycurl
         self._add_handle = self._multi.add_handle
         self._remove_handle = self._multi.remove_handle
         self._multi.setopt(pycurl.M_TIMERFUNCTION, self._timeouts.append)
         self._multi.setopt(pycurl.M_MAXCONNECTS, CONNECTIONS_MAX)
-        # The environment's (SSL_CERT_FILE) or OpenSSL's own places: the wheel's libcurl was built
+        # The paths of the environment (SSL_CERT_FILE) or OpenSSL: the wheel's libcurl was built
         # elsewhere and does not know this system's.
         trust = ssl.get_default_verify_paths()
         self._ca_file, self._ca_dir = trust.cafile, trust.capath
@@ -160,7 +161,8 @@ class UpstreamClient(CurlAsyncHTTPClient):
         self._sweeper = self.loop.call_later(SWEEP_INTERVAL_S, self._sweep)
 
     def close(self) -> None:
-        """Fail what runs and close every connection. May wait for a silent name server."""
+        """Fail all running exchanges and close every connection. May wait for a silent name
+        server."""
         if self._closing:
             return
         self._closing = True
@@ -176,7 +178,8 @@ class UpstreamClient(CurlAsyncHTTPClient):
         self._epoll.close()
 
     def start(self, request: UpstreamRequest) -> Exchange:
-        """Begin at once, without waiting. ValueError for lines or methods that cannot be sent."""
+        """Start an exchange without waiting. Raises ValueError for header lines or methods that
+        cannot be sent."""
         if self._closing:
             raise RuntimeError("the upstream client is closed")
         route = request.route
@@ -194,8 +197,8 @@ class UpstreamClient(CurlAsyncHTTPClient):
         return exchange
 
     def _must_rest(self, exchange: Exchange, handle: Handle) -> bool:
-        """Return whether the request is sent a little later, because its connection is a new
-        one."""
+        """Delay the request if its connection is new and has not rested long enough. Return whether
+        it is delayed."""
         rest_s = self.idle_connections.remaining_rest_s(handle) if handle.fd >= 0 else 0.0
         if rest_s == 0.0:
             return False
@@ -210,7 +213,7 @@ class UpstreamClient(CurlAsyncHTTPClient):
 
     def _begin(self, exchange: Exchange, handle: Handle) -> None:
         self._exchanges[handle.curl] = exchange
-        self._add_handle(handle.curl)  # asks for a turn: `_act` gives it
+        self._add_handle(handle.curl)  # requests a turn, which `_act` gives
         if handle.tls and handle.fd >= 0:
             self._act_before_body(exchange, handle)
         self._act()
@@ -233,7 +236,7 @@ class UpstreamClient(CurlAsyncHTTPClient):
     # For exchanges.
 
     def flush_dirty(self) -> None:
-        """Let exchanges process what they took, until none is left; safe to re-enter."""
+        """Let exchanges process the bytes they took, until none is left. Safe to re-enter."""
         if self._flushing:
             return
         self._flushing = True
@@ -243,27 +246,27 @@ class UpstreamClient(CurlAsyncHTTPClient):
                 dirty.popleft().flush()
         finally:
             self._flushing = False
-            if dirty:  # a sink raised: the others shall not wait for the next event
+            if dirty:  # a sink raised; the other exchanges must not wait for the next event
                 self.loop.call_soon(self.flush_dirty)
 
     def sent_bytes(self, exchange: Exchange) -> int:
-        """Return how much of the request's body was written into the connection; 0 when it is
-        over."""
+        """Return how many bytes of the request's body were written to the connection; 0 if the
+        exchange is over."""
         handle = exchange.handle
         return 0 if handle is None else int(handle.curl.getinfo(pycurl.SIZE_UPLOAD_T))
 
     def set_reading(self, exchange: Exchange, reading: bool) -> None:
-        """Resume or pause the exchange's socket; nothing when libcurl is done with it."""
+        """Resume or pause the exchange's socket. Does nothing if libcurl is done with it."""
         if exchange.handle is not None:
             try:
                 exchange.handle.curl.pause(pycurl.PAUSE_CONT if reading else pycurl.PAUSE_RECV)
             except pycurl.error:
-                pass  # the transfer has failed meanwhile: libcurl reports that by itself
+                pass  # the transfer failed meanwhile, which libcurl reports by itself
             if self._timeouts:
                 self._set_timeout(self._timeouts.pop())
 
     def release(self, exchange: Exchange) -> None:
-        """Take the exchange from libcurl, in any state. Idempotent."""
+        """Remove the exchange from libcurl, in any state. Idempotent."""
         handle = exchange.handle
         if handle is None:
             return
@@ -283,11 +286,11 @@ class UpstreamClient(CurlAsyncHTTPClient):
         handle.setopt(_WRITE_FUNCTION, _discard)
         self.idle_connections.put(handle, handle.getinfo(_ACTIVE_SOCKET))
 
-    # Called by libcurl: it must neither raise nor call it.
+    # Called by libcurl: it must neither raise nor call libcurl.
 
     def _handle_socket(self, event: int, fd: int, multi: Any, data: Any) -> None:
-        """Watch a socket. One that libcurl does not wait for stays in the epoll set until its next
-        event: most are idle only for a moment between two requests."""
+        """Watch a socket. A socket that libcurl no longer waits for stays in the epoll set until
+        its next event, since most are idle only briefly between two requests."""
         mask = _EPOLL_MASKS.get(event)
         if mask is None:
             self._idle.add(fd)
@@ -307,9 +310,9 @@ class UpstreamClient(CurlAsyncHTTPClient):
             app_log.error("cannot watch an upstream socket: %s", error)
 
     def _on_idle_socket(self, fd: int, events: int) -> None:
-        """Close the connection of an idle socket that has an event: its answer is over."""
+        """Close the connection of an idle socket that has an event, since its answer is over."""
         try:
-            if events == select.EPOLLOUT:  # it was watched for that until the answer was there
+            if events == select.EPOLLOUT:  # it is still watched for EPOLLOUT from the last request
                 self._epoll.modify(fd, select.EPOLLIN)
                 return
             self._epoll.unregister(fd)
@@ -319,7 +322,8 @@ class UpstreamClient(CurlAsyncHTTPClient):
         self.idle_connections.close_readable(fd)
 
     def _set_timeout(self, msecs: int) -> None:
-        """Keep at most one loop timer; when it fires, libcurl is asked for its next timeout."""
+        """Set the loop's timer, of which there is at most one. When it fires, libcurl is asked for
+        its next timeout."""
         if msecs < 0 or self._closing:
             return
         due = self.loop.time() + msecs / 1000
@@ -330,14 +334,15 @@ class UpstreamClient(CurlAsyncHTTPClient):
         self._timer_due = due
         self._timer = self.loop.call_at(due, self._on_timer)
 
-    # The loop's callbacks, and what follows each turn of libcurl.
+    # The loop's callbacks, and the work after each turn of libcurl.
 
     def _on_timer(self) -> None:
         self._timer = None
         try:
             self._act()
         finally:
-            # Where nothing was due it does not ask again; and its clock is not the loop's.
+            # libcurl does not request a timer again if nothing was due, as may happen because its
+            # clock is not the loop's.
             msecs = -1 if self._closing else self._multi.timeout()
             if msecs >= 0:
                 self._set_timeout(max(1, msecs))
@@ -357,7 +362,7 @@ class UpstreamClient(CurlAsyncHTTPClient):
         self._after_action(running)
 
     def _act(self) -> None:
-        """Give libcurl a turn for what is due without a socket."""
+        """Give libcurl a turn for work that is due without a socket event."""
         running = -1
         try:
             running = self._socket_action(pycurl.SOCKET_TIMEOUT, 0)[1]
@@ -366,8 +371,8 @@ class UpstreamClient(CurlAsyncHTTPClient):
         self._after_action(running)
 
     def _act_before_body(self, exchange: Exchange, handle: Handle) -> None:
-        """Send the head of a request on a kept connection under TLS and hold the body back: what
-        libcurl reads in this turn was there before."""
+        """Send the request head on a kept connection under TLS and hold the body back. Bytes that
+        libcurl reads in this turn arrived before the request."""
         handle.holding = True
         try:
             self._socket_action(pycurl.SOCKET_TIMEOUT, 0)
@@ -380,7 +385,7 @@ class UpstreamClient(CurlAsyncHTTPClient):
             self.set_reading(exchange, True)  # sends the body as well
 
     def _resend(self, exchange: Exchange, why: str) -> None:
-        """Send the request once more, on a new connection, unnoticed by the caller: the bytes on
+        """Send the request again on a new connection, invisibly to the caller, since the bytes on
         this one do not answer it."""
         handle: Handle = exchange.handle
         self._remove_handle(handle.curl)
@@ -423,7 +428,8 @@ class UpstreamClient(CurlAsyncHTTPClient):
                     ended.append((exchange, _error_of(exchange, code, message)))
                 else:
                     self._finish(curl, code, message)
-        # Only now: a callback may cancel another one of these, and its handle be used again.
+        # Only now, because a callback may cancel another of these exchanges, whose handle may then
+        # be reused.
         for exchange, error in ended:
             if exchange.handle is not None:
                 self.release(exchange)

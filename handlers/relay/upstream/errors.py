@@ -1,6 +1,6 @@
-"""Faults of upstreams: failed transfers, waits that answers name, secrets to mask.
+"""Faults of upstreams: failed transfers, waits named by answers, secrets to mask.
 
-The one place where errors of curl become faults. Imported by the relay and by probes.
+The only place where curl errors become faults. Imported by the relay and by probes.
 """
 
 from itertools import chain
@@ -10,7 +10,7 @@ from adapters.faults import Condition, Fault, clean_message
 from handlers.relay.upstream.client import Exchange, UpstreamError
 from store.catalog.catalog import Channel
 
-# kind of UpstreamError -> condition, another channel may be tried (protocols: reading errors)
+# Kind of UpstreamError -> condition, whether another channel may be tried.
 _UPSTREAM: dict[str, tuple[Condition, bool]] = {
     "connect": (Condition.UPSTREAM_UNREACHABLE, True),
     "tls": (Condition.UPSTREAM_UNREACHABLE, True),
@@ -33,36 +33,38 @@ _MESSAGES = {
 
 
 def fault_of(error: UpstreamError) -> Fault:
-    """Return the fault for the client when the upstream failed this way."""
+    """Return the fault for the client of an upstream error."""
     condition, _ = _UPSTREAM[error.kind]
     fault = Fault(condition, _MESSAGES.get(error.kind))
     fault.operator_message = (
         error.detail or None
-    )  # `mask` cleans it, with the channel's own secrets
+    )  # cleaned later by `mask`, with the channel's secrets
     return fault
 
 
 def may_fail_over(error: UpstreamError, retry_timeouts: bool) -> bool:
-    """Return whether another channel may be tried: a late answer may be billed already."""
+    """Return whether another channel may be tried. If the answer timed out, only with
+    `retry_timeouts`, since the vendor may already bill it."""
     condition, retry = _UPSTREAM[error.kind]
     return retry or (retry_timeouts and condition is Condition.UPSTREAM_TIMEOUT)
 
 
 def wait_headers(exchange: Exchange) -> dict[str, str]:
-    """Return the headers of an error answer that say when to retry."""
+    """Return the headers of an error answer that name the time to wait before a retry."""
     fields = ((name, exchange.header(name)) for name in ("retry-after-ms", "retry-after"))
     return {name: value for name, value in fields if value is not None}
 
 
 def note_unreadable(exchange: Exchange, fault: Fault) -> None:
-    """Describe for operators an answer whose status is a success and whose body is not."""
+    """Describe for operators an answer with a success status and an invalid body."""
     if fault.operator_message is None:
         content_type = exchange.content_type or "no content type"
         fault.operator_message = clean_message(f"{content_type}, {len(exchange.body)} bytes")
 
 
 def secrets_of(channel: Channel) -> tuple[str, ...]:
-    """Return what no message about a channel may hold: keys, header values, addresses, logins."""
+    """Return the strings that no message about a channel may contain: keys, header values,
+    addresses, logins."""
     proxy = channel.route.proxy if channel.route else None
     places = [urlsplit(url) for url in (channel.base_url, proxy) if url]
     parts = [(at.password, at.username, at.netloc, at.hostname) for at in places]

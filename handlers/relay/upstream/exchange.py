@@ -1,8 +1,8 @@
-"""One exchange with an upstream: takes what libcurl gives and passes it on, with back-pressure.
+"""One exchange with an upstream: takes bytes from libcurl and passes them on, with back-pressure.
 
 Belongs here: the life of one request and its answer, between the relay and the engine (client.py,
-which alone knows pycurl; seen here as the `Engine` protocol). Does not belong here: sockets,
-libcurl, wire families. Other folders import the names from client.py.
+seen here as the `Engine` protocol). Does not belong here: sockets, libcurl, wire families. Other
+folders import the names from client.py.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ PassOn = Callable[[bytes], bool]  # False: it took nothing
 OnEnd = Callable[[UpstreamError | None], None]
 
 STREAM_BUFFER_BYTES = 262_144  # of one exchange in Python; then libcurl stops reading its socket
-TURN_BYTES = 65_536  # of a stream that its sink gets in one turn of the loop, unpacked
-LOOK_PIECES = 128  # that are passed on between two looks at the turn: in one at most twice as many
+TURN_BYTES = 65_536  # unpacked bytes of a stream that its sink gets in one turn of the loop
+LOOK_PIECES = 128  # passed on between two checks of the turn, so at most twice as many in a turn
 HEAD_MAX_BYTES = 65_536
 _DOCUMENTS = ("application/json", "text/html")
-DISCARD_MAX_BYTES = 65_536  # behind a terminal marker; more is not an end but a flood
+DISCARD_MAX_BYTES = 65_536  # after a terminal marker; more than that is a flood
 
 
 class Engine(Protocol):
-    """The client that drives exchanges, as they see it."""
+    """The client that drives exchanges, as seen by them."""
 
     loop: asyncio.AbstractEventLoop
     tick: int  # seconds, counted coarsely
-    turn: int  # of the loop, those in which sockets were read
-    dirty: deque[Exchange]  # those that took something in libcurl's present turn
-    hold_back: int  # `Exchange.write` returns it to be given the same piece again later
+    turn: int  # number of loop turns in which sockets were read
+    dirty: deque[Exchange]  # exchanges that took bytes in libcurl's current turn
+    hold_back: int  # returned by `Exchange.write` to get the same bytes again later
 
     def flush_dirty(self) -> None: ...
     def sent_bytes(self, exchange: Exchange) -> int: ...
@@ -56,18 +56,18 @@ class Engine(Protocol):
 
 
 class Phase(IntEnum):
-    """The life of an exchange; NEXT has the transitions."""
+    """The phases of an exchange. NEXT has the transitions."""
 
-    HEAD = auto()  # the answer's head is awaited, and the first bytes of its body or its end
+    HEAD = auto()  # the answer's head is awaited, and its body's first bytes or end
     WHOLE = auto()  # the answer is read as a whole
-    UNPACK = auto()  # all of it is here and is unpacked
-    STREAM = auto()  # the body goes to the sink as it comes
-    REST = auto()  # all of it is here, the sink has to take the rest
-    DISCARD = auto()  # the rest of the body is thrown away, the connection is kept
-    OVER = auto()  # no callback comes any more
+    UNPACK = auto()  # all of it has arrived and is being unpacked
+    STREAM = auto()  # the body goes to the sink as it arrives
+    REST = auto()  # all of it has arrived, and the sink has yet to take the rest
+    DISCARD = auto()  # the rest of the body is discarded, the connection is kept
+    OVER = auto()  # there are no more callbacks
 
 
-# Module-level names: an attribute of an enum costs a call some 50 ns at each use.
+# Module-level names, since an enum attribute costs some 50 ns at each use.
 HEAD, WHOLE, UNPACK, STREAM, REST, DISCARD, OVER = Phase
 
 NEXT: dict[Phase, tuple[Phase, ...]] = {
@@ -75,7 +75,7 @@ NEXT: dict[Phase, tuple[Phase, ...]] = {
     WHOLE: (UNPACK, OVER),
     UNPACK: (OVER,),
     STREAM: (REST, DISCARD, OVER),
-    REST: (REST, OVER),  # again, when it does not unpack
+    REST: (REST, OVER),  # again, if unpacking fails
     DISCARD: (OVER,),
     OVER: (OVER,),
 }
@@ -85,25 +85,25 @@ class Gate(Enum):
     """The gate in front of a stream's sink."""
 
     OPEN = auto()
-    FULL = auto()  # the sink said that it is full; `resume` opens the gate
-    NEXT_TURN = auto()  # it has had its share of this turn of the loop
+    FULL = auto()  # the sink is full; `resume` opens the gate
+    NEXT_TURN = auto()  # the sink has had its share of this turn of the loop
 
 
 OPEN, FULL, NEXT_TURN = Gate
 
 
 class Exchange:
-    """One request and its answer; made by `UpstreamClient.start`.
+    """One request and its answer, made by `UpstreamClient.start`.
 
-    `head` resolves when it is known what the answer is. An event stream (asked for, and status
-    < 400; its first bytes show it, else its content type): with these; `streaming` is True and
-    `pipe` gives the body. Anything else: when the body is complete, in `body`. It gives the moment,
-    of time.monotonic_ns; it raises UpstreamError; `cancel` cancels it. From then on `status`,
-    `content_type`, `header` and `first_byte_ms` say what is known. Sinks and end callbacks must not
-    raise.
+    `head` resolves when the kind of answer is known. For an event stream (requested, status < 400,
+    recognized by its first bytes, else by its content type) that is when its first bytes arrive;
+    `streaming` is then True, and `pipe` gives the body. For any other answer it is when the body is
+    complete, in `body`. The result of `head` is the time, of time.monotonic_ns. It raises
+    UpstreamError, and `cancel` cancels it. Once it has resolved, `status`, `content_type`, `header`
+    and `first_byte_ms` are valid. Sinks and end callbacks must not raise.
 
-    A sink gets at most TURN_BYTES in a turn of the loop, the rest in the next ones. While it has
-    not worked off what it was given it sets `unread`, and gets b"" in the next turn.
+    A sink gets at most TURN_BYTES in a turn of the loop, the rest in the next ones. A sink that has
+    not finished with the bytes it got sets `unread`, and gets b"" in the next turn.
     """
 
     __slots__ = ("_buffer", "_counting", "_direct", "_engine", "_error", "_gate", "_head",
@@ -121,10 +121,10 @@ class Exchange:
         self.body = b""
         self.first_byte_ms: int | None = None
         self._engine = engine
-        self.handle: Any = handle  # the engine's; None as soon as libcurl is done with it
-        self.head_lines: list[bytes] = handle.head_lines  # of this exchange until it is released
+        self.handle: Any = handle  # the engine's; None once libcurl is done with it
+        self.head_lines: list[bytes] = handle.head_lines  # this exchange's until it is released
         self.head_lines.clear()
-        # Only the body is kept of the request, and it can be freed early: streams last long.
+        # Only the request's body is kept, and it can be freed early, since streams last long.
         self.repeated = False
         self.source: BodySource | None = None if request.body is None else handle.body
         self._stream_type = request.stream_type if request.stream else None
@@ -136,20 +136,20 @@ class Exchange:
         self._idle_s = request.idle_timeout_s
         self._head: AnswerHead | None = None
         self._unpacker: Unpacker | None = None
-        self._counting: PackedAnswer | None = None  # of a packed answer that is read whole
+        self._counting: PackedAnswer | None = None  # for a packed answer that is read whole
         self._buffer: list[bytes] = []
         self._size = 0
-        # Until the head is read the smaller bound holds for both kinds of answers.
+        # Until the head is read the smaller bound applies to both kinds of answers.
         self._limit_bytes = STREAM_BUFFER_BYTES
         self._in_dirty = False
-        self._paused = False  # libcurl does not read: our bound or the sink's
+        self._paused = False  # libcurl does not read, because of this buffer's bound or the sink's
         self._gate = OPEN
         self._error: UpstreamError | None = None
         self._sink: Sink | None = None
         self._pass_on: PassOn | None = None
-        self._direct: PassOn | None = None  # the same, while nothing is to come before its piece
-        self._unlooked = LOOK_PIECES  # that it may take until the next look at the turn
-        self._swept = LOOK_PIECES  # the same at the last sweep
+        self._direct: PassOn | None = None  # the same, while no bytes are buffered before its chunk
+        self._unlooked = LOOK_PIECES  # chunks that it may take until the next check of the turn
+        self._swept = LOOK_PIECES  # value of _unlooked at the last sweep
         self._looked_turn = -1
         self.unread = False
         self._on_end: OnEnd | None = None
@@ -161,18 +161,18 @@ class Exchange:
 
     @property
     def raw_head(self) -> bytes:
-        """Return all lines that libcurl took for a head's; of no use once the handle serves
-        another."""
+        """Return all lines that libcurl took as header lines. Invalid once the handle serves
+        another exchange."""
         return b"".join(self.head_lines)
 
     # For the relay.
 
     @property
     def handed_over(self) -> bool:
-        """Return whether the vendor was given the whole request and has not reported a failure.
-        Whole: libcurl has written the last byte of the body into the connection; what only waits in
-        its buffer does not count. To be read before `cancel`."""
-        if self.handle is None:  # the body went with it, while the answer may still be unpacked
+        """Return whether the whole request was sent to the vendor and no failure was reported.
+        Whole means that libcurl has written the last byte of the body to the connection; bytes that
+        wait in its buffer do not count. To be read before `cancel`."""
+        if self.handle is None:  # the source was released, though unpacking may still be going on
             return self._error is None and 0 < self.status < 300 and not self.head.cancelled()
         source = self.source
         if source is None or not source.taken:
@@ -180,17 +180,17 @@ class Exchange:
         return self._engine.sent_bytes(self) >= source.nbytes and self._read_head().status < 300
 
     def header(self, name: str) -> str | None:
-        """Return a field of the answer's head; None when absent or while `head` has not
-        resolved."""
+        """Return a header of the answer; None if it is absent or `head` has not resolved."""
         return None if self._head is None else self._head.get(name)
 
     def pipe(self, sink: Sink, on_end: OnEnd, pass_on: PassOn | None = None) -> None:
-        """Give a streaming body to `sink`, what has arrived at once, then call `on_end` once.
+        """Give a streaming body to `sink`, starting with the bytes that have arrived, then call
+        `on_end` once.
 
-        The sink takes all it is given; False says that it is full and promises a `resume()` after
-        it has returned. The end waits for that too. Both may be called before `pipe` returns.
-        `pass_on` is asked first, within libcurl's turn, where nothing may be asked of this object;
-        False says that it took nothing.
+        The sink takes all bytes it is given. It returns False if it is full, and `resume()` must
+        follow after it has returned. The end waits for that, too. Both may be called before `pipe`
+        returns. `pass_on` is called first, within libcurl's turn, where it must not use this
+        object. It returns False if it took nothing.
         """
         self._sink = sink
         self._on_end = on_end
@@ -200,7 +200,7 @@ class Exchange:
         self._engine.flush_dirty()
 
     def resume(self) -> None:
-        """Give the sink more: it has room again."""
+        """Give the sink more, since it has room again."""
         if self._gate is FULL:
             self._gate = OPEN
             self._tick = self._engine.tick
@@ -208,21 +208,22 @@ class Exchange:
             self._engine.flush_dirty()
 
     def accept(self) -> None:
-        """Free the request's body: the answer is good, there will be no other attempt. When the
-        upstream answered before it had all of it, it is freed at the end instead."""
+        """Free the request's body, since the answer is accepted and there is no other attempt. If
+        the upstream answered before it had the whole body, that is freed at the end instead."""
         if self.source is not None and self.source.taken:
             self.source.close()
             self.source = None
 
     def cancel(self) -> None:
-        """End now, in any phase: an unfinished connection is closed, no callback comes any more."""
+        """End now, in any phase. An unfinished connection is closed, and there are no more
+        callbacks."""
         if not self.head.done():
             self.head.cancel()
         self._give_up()
 
     def finish_within(self, seconds: float) -> None:
-        """Throw away what comes of an answer whose formal end alone is missing: give the connection
-        back if the end comes in time, else drop it. No callback comes any more."""
+        """Discard the rest of an answer that lacks only its formal end. Keep the connection if the
+        end comes in time, else drop it. There are no more callbacks."""
         if self.phase is not STREAM:
             self._enter(OVER)
             return
@@ -237,8 +238,8 @@ class Exchange:
     # For the engine.
 
     def restart(self) -> None:
-        """Begin again: the bytes were no answer to this request, which is sent once more.
-        Nothing of them was read yet, and nothing must be left in the engine's `dirty`."""
+        """Start again, since the bytes did not answer this request, which is sent once more. None
+        of them were read yet, and the exchange must not be in the engine's `dirty`."""
         self.repeated = True
         self.head_lines.clear()
         self._buffer.clear()
@@ -249,11 +250,11 @@ class Exchange:
 
     @property
     def answered(self) -> bool:
-        """Return whether an answer has begun: its head is whole, or bytes follow it."""
+        """Return whether an answer has started: its head is complete, or bytes follow it."""
         return self._head is not None or self._size > 0 or AnswerHead(self.raw_head).complete
 
     def write(self, data: bytes) -> int | None:
-        """Serve as WRITEFUNCTION. At the limit libcurl keeps the piece and stops reading its
+        """Serve as WRITEFUNCTION. At the limit libcurl keeps the bytes and stops reading its
         socket."""
         if self._direct is not None and self._direct(data):
             self._unlooked = left = self._unlooked - 1
@@ -273,7 +274,7 @@ class Exchange:
         return None
 
     def flush(self) -> None:
-        """Process what `write` took, after libcurl's turn."""
+        """Process the bytes that `write` took, after libcurl's turn."""
         self._in_dirty = False
         phase = self.phase
         if phase is DISCARD or phase is OVER:
@@ -292,7 +293,8 @@ class Exchange:
             self._counting.go_on_soon()
 
     def complete(self, error: UpstreamError | None) -> None:
-        """End: libcurl is done with it, the handle released, and its bytes were flushed before."""
+        """End the exchange. libcurl is done with it, its handle is released, its bytes were
+        flushed."""
         if self.phase is DISCARD:
             self._enter(OVER)
             return
@@ -304,7 +306,7 @@ class Exchange:
             self._end(error)
 
     def fail(self, kind: UpstreamErrorKind, detail: str) -> None:
-        """Stop the transfer and end, by our own verdict."""
+        """Stop the transfer and end with the gateway's own error."""
         self._engine.release(self)
         self._buffer.clear()
         self._end(UpstreamError(kind, detail))
@@ -313,7 +315,7 @@ class Exchange:
         """Check the deadlines, once a second. A stream that waits for its client is not idle."""
         phase = self.phase
         waits = self._gate is not OPEN or (self._paused and phase is STREAM)
-        if waits or self._unlooked != self._swept:  # a piece was passed on
+        if waits or self._unlooked != self._swept:  # a chunk was passed on
             self._tick, self._swept = tick, self._unlooked
         elif phase is HEAD and self.head_lines:
             raw = self.raw_head
@@ -322,7 +324,8 @@ class Exchange:
                 return
             first = self._timeout_kind == "timeout_first_byte"
             if first and self._stream_type is None and AnswerHead(raw).complete:
-                # The head is the first byte of a whole answer; of a stream it is the body's.
+                # The head counts as the first byte of a whole answer. For a stream it is the
+                # body's first byte.
                 self._tick = tick
                 self._wait_for_more()
         if tick - self._tick < self._timeout_s + 1:  # the first tick may have come at once
@@ -335,7 +338,7 @@ class Exchange:
     # Inside.
 
     def _enter(self, phase: Phase) -> None:
-        """Go on to another phase; forget sink and bytes when nobody wants them any more."""
+        """Enter another phase. Forget sink and bytes if they are no longer needed."""
         assert phase in NEXT[self.phase]
         self.phase = phase
         if phase is OVER or phase is DISCARD:
@@ -347,7 +350,7 @@ class Exchange:
             self._buffer.clear()
 
     def _give_up(self) -> None:
-        """Drop the connection of an answer that nobody wants any more."""
+        """Drop the connection of an answer that is no longer needed."""
         self._enter(OVER)
         self._engine.release(self)
 
@@ -355,7 +358,8 @@ class Exchange:
         return self._head or AnswerHead(self.raw_head)
 
     def _begin(self, *, ended: bool) -> None:
-        """Read the head and decide: the first bytes of the body are here, or its end."""
+        """Read the head and decide on the kind of answer. Called when the first bytes of the body
+        are here, or its end."""
         raw = self.raw_head
         head = self._head = AnswerHead(raw)
         if self.first_byte_ms is None and (self._size or self._paused):
@@ -366,7 +370,7 @@ class Exchange:
         if len(raw) > HEAD_MAX_BYTES:
             self.fail("protocol", f"no head within {HEAD_MAX_BYTES} bytes")
             return
-        if not head.status:  # libcurl takes a connection's end within the head for a good one
+        if not head.status:  # libcurl accepts the connection's end within the head
             self.fail("reset_before_head", "the connection ended within the head")
             return
         try:
@@ -376,7 +380,7 @@ class Exchange:
             return
         streamed = self._stream_type is not None and self.status < 400 and self._is_streamed()
         if streamed is None and not (ended or self._paused):
-            return  # the next bytes say it
+            return  # the next bytes decide
         if streamed:
             self._enter(STREAM)
             if not self.head.done():
@@ -393,11 +397,11 @@ class Exchange:
             self._unpause()
 
     def _is_streamed(self) -> bool | None:
-        """Return whether the body has the framing of the stream that was asked for: by its first
-        bytes, which say more than its content type; None while they are too few. Of a packed one
-        the type has to do."""
+        """Return whether the body has the framing of the requested stream. Its first bytes decide,
+        since they are more reliable than its content type; None while they are too few. For a
+        packed body the content type decides."""
         stream_type, content_type = self._stream_type or "", self.content_type.lower()
-        if not stream_type:  # bytes of any type but documents, which are errors there
+        if not stream_type:  # bytes of any type except documents, which are errors
             return self.status in ANSWERED and not content_type.startswith(_DOCUMENTS)
         by_type = content_type.startswith(stream_type)
         if self._unpacker is not None:
@@ -411,7 +415,7 @@ class Exchange:
         return mark == b"[" or (by_type and mark != b"{" and not begins_events(first))
 
     def _count_packed(self, unpacker: Unpacker) -> None:
-        """Count what the answer unpacks to, as it comes."""
+        """Count the unpacked bytes of the answer as it arrives."""
         counting = PackedAnswer(
             self._engine.loop, unpacker, self._buffer, self._max_answer_bytes, self._end_packed
         )
@@ -423,7 +427,7 @@ class Exchange:
         self._timeout_s = self._idle_s
 
     def _look_at_turn(self) -> None:
-        """Bound what is passed on in a turn, which neither libcurl nor the vendor's chunks do."""
+        """Limit the chunks passed on in a turn, which neither libcurl nor the vendor limits."""
         engine = self._engine
         self._unlooked, self._tick = LOOK_PIECES, engine.tick
         if engine.turn == self._looked_turn:
@@ -431,9 +435,9 @@ class Exchange:
         self._looked_turn = engine.turn
 
     def _deliver(self, *, again: bool = False) -> None:
-        """Give the sink its share of this turn while it has room; then let more come, or end.
-        `again`: it had some in the turn before. Then it gets no more in this one, whatever libcurl
-        has."""
+        """Give the sink its share of this turn if it has room. Then let more arrive, or end.
+        `again`: it had a share in the turn before. It then gets no more in this turn, whatever
+        libcurl has."""
         sink = self._sink
         if sink is None or self._gate is not OPEN:
             return
@@ -453,7 +457,7 @@ class Exchange:
             if data or self.unread:
                 self.unread, delivered = False, True
                 has_room = sink(data)
-                if self._sink is None:  # the sink has cancelled, or it was failed in between
+                if self._sink is None:  # the sink cancelled, or the exchange failed in between
                     return
         if not has_room:
             self._gate = FULL
@@ -470,7 +474,7 @@ class Exchange:
         elif self.phase is REST:
             self._end_stream()
         elif self._paused:
-            self._go_on_later()  # with what libcurl holds, and gives now
+            self._go_on_later()  # for the bytes that libcurl holds, and gives now
             self._unpause()
         else:
             self._direct = self._pass_on
@@ -500,7 +504,7 @@ class Exchange:
         self._engine.flush_dirty()
 
     def _end_stream(self) -> None:
-        """End a stream whose sink has all that came."""
+        """End a stream whose sink has taken all bytes."""
         if self._unpacker is not None and self._error is None:
             try:
                 self._unpacker.close()
@@ -527,7 +531,7 @@ class Exchange:
         self.fail(error.kind, error.detail)
 
     def _end(self, error: UpstreamError | None) -> None:
-        """Nothing more comes from upstream; the sink may still have to take the rest."""
+        """End the upstream's part. The sink may still have to take the rest."""
         self._error = error
         if self.phase is STREAM or self.phase is REST:
             self._enter(REST)
@@ -537,7 +541,7 @@ class Exchange:
         elif error is not None:
             self._enter(OVER)
             self.head.set_exception(error)
-            self.head.exception()  # marks it as seen: that nobody waits any more is no fault
+            self.head.exception()  # marks it as retrieved: it is fine if nobody waits any more
         elif self._counting is not None:
             self._enter(UNPACK)
             self._counting.finish()

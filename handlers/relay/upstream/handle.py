@@ -1,12 +1,11 @@
 """A handle of libcurl, the one connection it keeps and the options of its request.
 
-Belongs here: options of libcurl's easy handles, routes, which addresses may be connected to. Does
+Belongs here: options of libcurl's easy handles, routes, the check of addresses to connect to. Does
 not belong here: when a handle runs (client.py), which one is used next (idle_connections.py).
-Beside client.py the only file that knows pycurl.
 
-Each handle has a pool of its own for its connection (a share of libcurl's), so that it is ours to
-choose which connection serves a request, and to close one: libcurl takes any it finds, and since
-8.22 does not look whether bytes wait on it when it was looked at within the last second (ADR 0012).
+Each handle has its own pool for its connection (a libcurl share), so that the gateway chooses which
+connection serves a request, and can close one. libcurl would take any connection it finds, and
+since 8.22 does not check for waiting bytes if it checked within the last second (ADR 0012).
 """
 
 from __future__ import annotations
@@ -32,12 +31,12 @@ from handlers.relay.upstream.spool import SpooledSource
 from store.catalog.catalog import Route
 
 CONNECTION_LIFETIME_S = 300  # so that changes of DNS are followed
-CA_FILE_CACHE_S = 60  # libcurl keeps what it has read for a day otherwise
+CA_FILE_CACHE_S = 60  # otherwise libcurl caches the file for a day
 KEEP_ALIVE_IDLE_S = 60
-UPLOAD_BUFFER_BYTES = 16_384  # libcurl's minimum; it stays with the transfer to its end
+UPLOAD_BUFFER_BYTES = 16_384  # libcurl's minimum; allocated until the transfer ends
 UPLOAD_BUFFER_LARGE_BYTES = 65_536
 
-# Of libcurl, not named by pycurl.
+# Options of libcurl that pycurl does not name.
 _SUPPRESS_CONNECT_HEADERS = 265
 _CA_CACHE_TIMEOUT = 321
 
@@ -49,12 +48,12 @@ Destination = str | tuple[str, Route]  # an origin, and the route to it
 
 
 def origin_of(url: str) -> str:
-    """Return scheme, host and port of a URL, which has a path."""
-    return url[: url.find("/", 8)]  # the slash behind the two of https://
+    """Return scheme, host and port of a URL, which must have a path."""
+    return url[: url.find("/", 8)]  # the first slash after https://
 
 
 def public_text(destination: Destination) -> str:
-    """Return the part of a destination that may be logged: routes hold logins."""
+    """Return the part of a destination that may be logged, since routes hold logins."""
     return destination if isinstance(destination, str) else destination[0]
 
 
@@ -64,9 +63,9 @@ def _never_ready(timeout_ms: int) -> list[tuple[int, int]]:
 
 class Handle:
     """A handle of libcurl, its connection, the request's body, the answer's head lines and the
-    options set last. All of it serves one exchange after the other, at one destination. `fd` is the
-    socket of its idle connection, -1 without one; `rests`: how often that was left idle for a while
-    before it was used again."""
+    options set last. They serve one exchange after the other, at one destination. `fd` is the
+    socket of the idle connection, -1 without one. `rests`: how often the connection was left idle
+    for a while before it was reused."""
 
     __slots__ = ("_configured", "_polled_fd", "_share", "body", "curl", "destination", "fd",
                  "getinfo", "head_lines", "holding", "idle_since_s", "idle_since_tick", "pool",
@@ -74,27 +73,27 @@ class Handle:
 
     def __init__(self) -> None:
         self.body = RequestBody()
-        self.source: BodySource = self.body  # of the present request
+        self.source: BodySource = self.body  # of the current request
         self.head_lines: list[bytes] = []
         self.curl = make_curl()
-        self.setopt = setopt = self.curl.setopt  # pycurl is slow at giving its methods
+        self.setopt = setopt = self.curl.setopt  # looking up methods is slow in pycurl
         self.getinfo = self.curl.getinfo
-        setopt(pycurl.HEADERFUNCTION, self.head_lines.append)  # no Python for each line
+        setopt(pycurl.HEADERFUNCTION, self.head_lines.append)  # no Python code for each line
         setopt(pycurl.READFUNCTION, self.body.read)
-        self.holding = False  # the body of a request
-        # For the second sending when a kept connection turns out to be dead.
+        self.holding = False  # the body of a request is held back
+        # For the second send if a kept connection turns out to be dead.
         setopt(pycurl.SEEKFUNCTION, self.body.rewind)
         self._configured: tuple[object, ...] = ()
         self._share = _make_share()
         setopt(pycurl.SHARE, self._share)
         self.destination: Destination = ""
-        self.tls = False  # which may buffer bytes that the socket does not show
+        self.tls = False  # TLS may buffer bytes that the socket does not show
         self.fd = -1
         self._polled_fd = -1
         self.ready: Callable[[int], list[tuple[int, int]]] = _never_ready
-        self.pool: deque[Handle] = deque()  # where it waits between two requests
+        self.pool: deque[Handle] = deque()  # holds the handle between two requests
         self.idle_since_tick = 0
-        self.idle_since_s = 0.0  # of a new connection only
+        self.idle_since_s = 0.0  # set for a new connection only
         self.rests = 0
 
     def assign(
@@ -108,19 +107,19 @@ class Handle:
         self.setopt(pycurl.READFUNCTION, self._read if self.tls else self.body.read)
 
     def _read(self, size: int) -> Any:
-        """Serve as READFUNCTION under TLS: no body while surplus of the last answer is looked
-        for."""
+        """Serve as READFUNCTION under TLS. Gives no body while surplus bytes of the last answer are
+        looked for."""
         return pycurl.READFUNC_PAUSE if self.holding else self.source.read(size)
 
     def configure(self, request: UpstreamRequest, exchange: Exchange) -> None:
-        """Set libcurl's options for a request. ValueError for lines or methods that cannot be
-        sent."""
+        """Set libcurl's options for a request. Raises ValueError for header lines or methods that
+        cannot be sent."""
         setopt = self.setopt
         body = request.body
-        # A larger one makes a large upload some 10 % cheaper, but stays as long as the stream.
+        # A larger buffer makes a large upload some 10 % cheaper, but is kept as long as a stream.
         large = body is not None and len(body) > UPLOAD_BUFFER_BYTES and not request.stream
         options = (request.method, request.url, request.connect_timeout_s, large, request.headers)
-        # A kept handle mostly has the same already.
+        # A kept handle usually has the same options already.
         if self._configured != options:
             self._configured = ()
             self._set(request, UPLOAD_BUFFER_LARGE_BYTES if large else UPLOAD_BUFFER_BYTES)
@@ -137,7 +136,7 @@ class Handle:
                 self._read_from(source)
 
     def _read_from(self, source: BodySource) -> None:
-        """Let libcurl read the bodies of requests from another source."""
+        """Make libcurl read the bodies of requests from another source."""
         self.source = source
         self.setopt(pycurl.READFUNCTION, self._read if self.tls else source.read)
         self.setopt(pycurl.SEEKFUNCTION, source.rewind)
@@ -168,13 +167,13 @@ class Handle:
 
     def refuse_private_addresses(self) -> None:
         """Connect to public addresses only."""
-        # Called for each new connection, with the resolved address.
+        # libcurl calls it for each new connection, with the resolved address.
         self.setopt(pycurl.OPENSOCKETFUNCTION, open_public_socket)
 
     def set_route(
         self, route: Route, url: str, allow_private: bool, ca_file: str | None, ca_dir: str | None
     ) -> None:
-        """Set the route of a new handle. `ca_file`, `ca_dir`: the system's."""
+        """Set the route of a new handle. `ca_file`, `ca_dir`: the system's CA certificates."""
         setopt = self.setopt
         if route.ca_file is not None:
             setopt(pycurl.CAINFO, route.ca_file)
@@ -183,7 +182,7 @@ class Handle:
         if route.proxy is None:
             return
         scheme, _, rest = route.proxy.partition("://")
-        # Always the proxy resolves the upstream's name.
+        # The proxy always resolves the upstream's name.
         setopt(pycurl.PROXY, f"socks5h://{rest}" if scheme == "socks5" else route.proxy)
         setopt(_SUPPRESS_CONNECT_HEADERS, 1)
         if scheme == "https":
@@ -193,7 +192,8 @@ class Handle:
             if ca_dir is not None and route.ca_file is None:
                 setopt(pycurl.PROXY_CAPATH, ca_dir)
         if not allow_private:
-            # A proxy of the operator may be private; what it resolves cannot be seen from here.
+            # The operator's proxy may be private. The addresses that it resolves are not visible
+            # here.
             to_proxy = open_public_socket if route.guarded else _open_socket
             setopt(pycurl.OPENSOCKETFUNCTION, to_proxy if leads_to_public(url) else _open_none)
 
@@ -236,7 +236,7 @@ def make_curl() -> Any:
     setopt(pycurl.USERAGENT, _USER_AGENT)
     setopt(pycurl.HTTP_VERSION, pycurl.CURL_HTTP_VERSION_1_1)
     setopt(pycurl.PROTOCOLS, pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS)
-    setopt(pycurl.PROXY, "")  # empty, not absent: the environment's are not asked
+    setopt(pycurl.PROXY, "")  # empty, not absent, so that the environment's proxies are ignored
     setopt(pycurl.NOPROXY, "")  # the same
     setopt(pycurl.NOSIGNAL, 1)
     setopt(pycurl.MAXLIFETIME_CONN, CONNECTION_LIFETIME_S)
@@ -253,8 +253,8 @@ class _Duplicated(socket.socket):
 
 
 def open_public_socket(purpose: int, address: Any, refused: list[str] | None = None) -> Any:
-    """Serve as OPENSOCKETFUNCTION: a socket for a public address, none for any other, which is
-    added to `refused`."""
+    """Serve as OPENSOCKETFUNCTION: open a socket for a public address. Any other address is refused
+    and added to `refused`."""
     if is_public(address.addr[0]):
         return _open_socket(purpose, address)
     if refused is not None:

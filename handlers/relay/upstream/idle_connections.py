@@ -1,13 +1,13 @@
-"""Idle connections between two requests; one that became readable meanwhile is not used again.
+"""Idle connections between two requests. A connection that became readable is not reused.
 
 An upstream may send more than the answer: a wrong Content-Length, an answer twice. Surplus bytes
 would be read as the next answer, which is another user's. So an idle connection that becomes
-readable, or is readable when it is taken, is closed. Surplus that comes a little later could still
-meet the next request: a new connection therefore rests before its first reuses, and at a
-destination that was seen to send surplus each connection serves one request only, for DISTRUST_S.
+readable, or is readable when it is taken, is closed. Surplus that arrives a little later could
+still meet the next request. A new connection therefore rests before its first reuses, and each
+connection to a destination that sent surplus serves only one request, for DISTRUST_S.
 
-Belongs here: which idle connection is used next, which are closed. Does not belong here: libcurl
-(handle.py), running exchanges (client.py).
+Belongs here: the choice of the next idle connection, and of those to close. Does not belong here:
+libcurl (handle.py), running exchanges (client.py).
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ from time import monotonic
 
 from handlers.relay.upstream.handle import Destination, Handle, public_text
 
-RESERVED_DESCRIPTORS = 64  # of a worker, for store, journal, log and name servers
-CONNECTIONS_MAX = 1_000  # idle ones, looked at once a second
+RESERVED_DESCRIPTORS = 64  # in a worker, for store, journal, log and name servers
+CONNECTIONS_MAX = 1_000  # idle ones, checked once a second
 HANDLES_MAX = 256  # kept without a connection
-IDLE_S = 118  # libcurl's own limit, which it applies at the next use only
+IDLE_S = 118  # libcurl's own limit, which it applies only at the next use
 REST_S = 0.02
-RESTS = 3  # of a new connection: libcurl throws away what it reads together with a last chunk
+RESTS = 3  # for a new connection, since libcurl discards surplus that it reads with a last chunk
 DISTRUST_S = 600
-# A destination is distrusted from this sum on: certain surplus counts it whole, likely surplus 1.
+# A destination is distrusted from this sum on. Certain surplus adds all of it, likely surplus 1.
 SURPLUS_WEIGHT_MAX = 3
-# What comes later is no surplus: upstreams that close an idle connection may say why (408).
+# Later bytes are not surplus: upstreams that close an idle connection may send the reason (408).
 SURPLUS_WITHIN_S = 2
 LOG_EVERY_S = 60
-TLS_NOTICE_BYTES = 31  # of a TLS close_notify
+TLS_NOTICE_BYTES = 31  # size of a TLS close_notify
 
 log = logging.getLogger("sluice.relay")
 
 
 def max_connections() -> int:
-    """Return a third of the process's descriptors that are not reserved: the bound of the clients'
-    connections; running calls and idle upstream connections have a third each."""
+    """Return a third of the process's descriptors that are not reserved. That is the limit for
+    clients' connections; running calls and idle upstream connections have a third each."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if limit == resource.RLIM_INFINITY:
         return sys.maxsize
@@ -52,7 +52,7 @@ def max_connections() -> int:
 
 @dataclass(slots=True)
 class _Surplus:
-    """Surplus seen at a destination."""
+    """The surplus seen at a destination."""
 
     since_s: float
     times: int = 0
@@ -61,17 +61,17 @@ class _Surplus:
 
 
 class IdleConnections:
-    """The handles of one upstream client that serve no exchange: in pools by destination, oldest
-    first, those with an idle connection, and the spare ones without."""
+    """The handles of one upstream client that serve no exchange: those with an idle connection, in
+    pools by destination, oldest first, and the spare ones without a connection."""
 
     def __init__(self) -> None:
         self._pools: dict[Destination, deque[Handle]] = {}  # bounded by the channels
         self._spare: list[Handle] = []
         self._suspected: dict[Destination, _Surplus] = {}
-        self._distrusted: dict[Destination, float] = {}  # until when
+        self._distrusted: dict[Destination, float] = {}  # until this time
         self._tick = 0  # seconds, counted by `sweep`
         self._max_connections = max_connections()
-        self.surplus = 0  # connections closed for bytes that belong to no call
+        self.surplus = 0  # connections closed because of bytes that belong to no call
 
     @property
     def connections(self) -> int:
@@ -82,9 +82,9 @@ class IdleConnections:
         return len(self._spare)
 
     def put(self, handle: Handle, fd: int) -> None:
-        """Keep the handle of an exchange that is over, with the connection of this socket (-1:
+        """Keep the handle of an exchange that is over, with the connection of socket `fd` (-1:
         none)."""
-        # False for nearly all: a connection that has rested serves the next request.
+        # Usually False: a connection that has rested serves the next request.
         if handle.rests < RESTS or fd != handle.fd or self._distrusted:
             if fd < 0 or handle.destination in self._distrusted:
                 if fd >= 0 or handle.fd >= 0:
@@ -98,10 +98,11 @@ class IdleConnections:
         handle.pool.append(handle)
 
     def take(self, destination: Destination) -> Handle | None:
-        """Return a handle with a connection there; None when there is none."""
+        """Return a handle with a connection to the destination; None if there is none."""
         pool = self._pools.get(destination)
         while pool:
-            # The last one used, so that the others may end; a new one rests for as long as it can.
+            # The most recently used one, so that the others may expire. If it is new, the oldest
+            # one instead, so that new ones rest as long as possible.
             handle = pool.pop() if pool[-1].rests >= RESTS else pool.popleft()
             if not handle.ready(0):
                 return handle
@@ -110,27 +111,27 @@ class IdleConnections:
         return None
 
     def take_spare(self, destination: Destination) -> Handle | None:
-        """Return a handle without a connection; None when there is none."""
-        # What a route sets, a login for one, stays with the handle.
+        """Return a handle without a connection; None if there is none."""
+        # A route's options, such as a login, stay with the handle, so routes get new handles.
         return self._spare.pop() if self._spare and isinstance(destination, str) else None
 
     def pool_of(self, destination: Destination) -> deque[Handle]:
         return self._pools.setdefault(destination, deque())
 
     def remaining_rest_s(self, handle: Handle) -> float:
-        """Return how long a new connection that was taken has to wait before `close_if_readable`; 0
-        when it has been idle for so long."""
+        """Return how long a new connection that was taken must wait before `close_if_readable`; 0
+        if it has been idle for long enough."""
         handle.rests += 1
         return max(0.0, handle.idle_since_s + REST_S - monotonic())
 
     def close_if_readable(self, handle: Handle) -> None:
-        """Close the connection, whose rest is over, if it is readable."""
+        """Close a connection whose rest is over if it is readable."""
         if handle.ready(0):
             self._close(handle)
 
     def close_readable(self, fd: int) -> None:
-        """Close the idle connection of a socket that is readable or has ended; ignore other
-        sockets."""
+        """Close the idle connection of a socket that is readable or has ended. Does nothing for
+        other sockets."""
         for pool in self._pools.values():
             for handle in pool:
                 if handle.fd == fd:
@@ -140,7 +141,7 @@ class IdleConnections:
                     return
 
     def record_surplus(self, destination: Destination, what: str, certain: bool) -> None:
-        """Count a connection that has carried bytes of no call, or (not `certain`) may have."""
+        """Count a connection that carried bytes of no call, or, if not `certain`, may have."""
         now_s = monotonic()
         seen = self._suspected.get(destination)
         if seen is None:
@@ -164,7 +165,7 @@ class IdleConnections:
             log.warning(message, public_text(destination), what, seen.times)
 
     def sweep(self) -> None:
-        """Close connections that were idle for too long or are too many. Once a second."""
+        """Close connections that were idle for too long, and excess ones. Called once a second."""
         self._tick += 1
         excess = self.connections - min(CONNECTIONS_MAX, self._max_connections)
         for pool in self._pools.values():
@@ -208,7 +209,7 @@ class IdleConnections:
 
 
 def _unread_bytes(fd: int) -> int:
-    """Return how much can be read from a socket; 0 for one that has ended or failed."""
+    """Return how many bytes can be read from a socket; 0 if it has ended or failed."""
     count = array.array("i", [0])
     try:
         fcntl.ioctl(fd, termios.FIONREAD, count)

@@ -1,7 +1,7 @@
-"""A packed answer that is read whole: counted while it comes, then unpacked.
+"""A packed answer that is read whole: counted as it arrives, then unpacked.
 
-Both in slices, so that the loop is not held; an answer that is larger than allowed shall never take
-the memory. Imported by exchange.py.
+Both are done in slices, so that the loop is not blocked. Counting first ensures that an answer
+larger than allowed never takes the memory. Imported by exchange.py.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _DONE = object()
 @dataclass(slots=True, eq=False)
 class PackedAnswer:
     """The unpacking of `pieces`, to which more may be added. `on_end` gets the whole answer, or the
-    error when it does not unpack, or to more than `max_bytes`."""
+    error if it cannot be unpacked or has more than `max_bytes`."""
 
     _loop: asyncio.AbstractEventLoop
     _unpacker: Unpacker
@@ -29,7 +29,7 @@ class PackedAnswer:
     _max_bytes: int
     _on_end: Callable[[bytes | UpstreamError], None]
     _counted_pieces: int = 0
-    _unpacked_bytes: int = 0  # what they make
+    _unpacked_bytes: int = 0  # unpacked size of the counted pieces
     _all_here: bool = False
     _is_due: bool = False
     _is_over: bool = False
@@ -41,12 +41,12 @@ class PackedAnswer:
             self._loop.call_soon(self._count)
 
     def finish(self) -> None:
-        """All pieces are here: unpack them once they are counted."""
+        """Unpack once all pieces are counted. There will be no more pieces."""
         self._all_here = True
         self.go_on_soon()
 
     def stop(self) -> None:
-        """Call nobody any more."""
+        """Stop, without calling `on_end`."""
         self._is_over = True
 
     def _count(self) -> None:
@@ -84,7 +84,7 @@ class PackedAnswer:
         self._loop.call_soon(self._unpack, whole, steps)
 
     def _steps(self, whole: BytesIO) -> Iterator[None]:
-        if self._unpacked_bytes:  # all of its memory at once: none is copied while it grows
+        if self._unpacked_bytes:  # all of the memory at once, so that none is copied as it grows
             whole.seek(self._unpacked_bytes - 1)
             whole.write(b"\0")
             whole.seek(0)
@@ -96,5 +96,5 @@ class PackedAnswer:
 
 
 def too_large(max_bytes: int) -> UpstreamError:
-    """Return the error of an answer with more than `max_bytes`."""
+    """Return the error for an answer with more than `max_bytes`."""
     return UpstreamError("too_large", f"more than {max_bytes} bytes")

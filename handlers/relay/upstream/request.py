@@ -45,7 +45,7 @@ _SEEK_DONE, _SEEK_FAILED = 0, 1  # libcurl's CURL_SEEKFUNC_OK and _FAIL
 
 
 class UpstreamError(Exception):
-    """An exchange failed. `detail` is for the operator: it may name hosts and ports."""
+    """The error of a failed exchange. `detail` is for the operator: it may name hosts and ports."""
 
     def __init__(self, kind: UpstreamErrorKind, detail: str) -> None:
         super().__init__(kind, detail)
@@ -57,10 +57,10 @@ class UpstreamError(Exception):
 
 
 class UpstreamRequest(Struct, frozen=True, gc=False):
-    """One request to an upstream; GET and DELETE have no body (None), a POST always has one.
-    `stream`: the client wants a stream. Only then, and with the content type `stream_type`, may the
-    answer be handed over piece by piece. `max_answer_bytes` bounds every answer that is read whole,
-    before and after unpacking."""
+    """One request to an upstream. GET and DELETE have no body (None), a POST always has one.
+    `stream`: the client requests a stream. Only then, and with the content type `stream_type`, may
+    the answer be handed over chunk by chunk. `max_answer_bytes` limits every answer that is read
+    whole, before and after unpacking."""
 
     method: str
     url: str
@@ -76,13 +76,13 @@ class UpstreamRequest(Struct, frozen=True, gc=False):
 
 
 class RequestBody(BytesIO):
-    """The body of a handle's request, one after the other; `read` is the READFUNCTION, and `close`
-    frees the bytes, whoever still refers to this. libcurl may send a body again once, on a new
-    connection, when a kept one had died; it would go on to six times, and a vendor may bill each of
-    them."""
+    """The body of a handle's current request. `read` is the READFUNCTION. `close` frees the bytes,
+    even if references to this object remain. libcurl may send a body again once, on a new
+    connection, if a kept one had died. By itself it would try up to six times, and a vendor may
+    bill each of them."""
 
     def fill(self, body: bytes) -> None:
-        """Take the next body, without a copy; also after `close`."""
+        """Take the next body, without a copy. Works after `close`, too."""
         BytesIO.__init__(self, body)
         self._rewound = False
 
@@ -95,7 +95,7 @@ class RequestBody(BytesIO):
         return _SEEK_DONE
 
     def send_again(self) -> None:
-        """Begin again; not a third time."""
+        """Start again. There is no third time."""
         self._rewound = True
         self.seek(0)
 
@@ -105,7 +105,7 @@ class RequestBody(BytesIO):
 
     @property
     def taken(self) -> bool:
-        """Return whether libcurl has read it to its end."""
+        """Return whether libcurl has read the whole body."""
         return self.tell() == self.nbytes
 
 
@@ -113,38 +113,38 @@ BodySource = RequestBody | SpooledSource
 
 
 def with_extra_headers(lines: Sequence[str], extra: Mapping[str, str]) -> list[str]:
-    """Return the lines with a channel's own (lower-case names), which replace those of the same
-    name."""
+    """Return the lines with a channel's extra ones (lower-case names), which replace those of the
+    same name."""
     lines = [line for line in lines if line.partition(":")[0].lower() not in extra]
     return lines + [f"{name}: {value}" for name, value in extra.items()]
 
 
 def encode_header_lines(lines: Sequence[str]) -> list[bytes]:
-    """Encode the lines for libcurl; ValueError when one could begin another line or is not Latin-1.
-    One pass over the joined text: this runs for every request."""
+    """Encode header lines for libcurl. Raises ValueError if one contains a line break or is not
+    Latin-1. One pass over the joined text, since this runs for every request."""
     text = "\n".join(lines)
     if text.count("\n") != len(lines) - 1 or "\r" in text or "\0" in text:
         raise ValueError("a header line holds CR, LF or NUL, or there is none")
     return text.encode("latin-1").split(b"\n")
 
 
-# IPv6 networks whose addresses end in an IPv4 address that they lead to.
+# IPv6 networks whose addresses end in the IPv4 address that they lead to.
 _HOLDING_IPV4 = (
     IPv6Network("::/96"),
     IPv6Network("::ffff:0:0/96"),  # mapped
     IPv6Network("::ffff:0:0:0/96"),  # translated
     IPv6Network("64:ff9b::/96"),  # translated by the network
 )
-# Not what they are called, but global by the registry: metadata and agents of clouds.
+# Metadata servers and agents of clouds, although the registry calls their addresses global.
 _CLOUDS_OWN = frozenset(map(ip_address, ("168.63.129.16", "192.0.0.192")))
-_RELAYS_TO_IPV6 = IPv4Network("192.88.99.0/24")  # given up by RFC 7526; whoever answers is near
-_GLOBAL_IPV6 = IPv6Network("2000::/3")  # all that has been given out so far
+_RELAYS_TO_IPV6 = IPv4Network("192.88.99.0/24")  # obsolete (RFC 7526), so only a near host answers
+_GLOBAL_IPV6 = IPv6Network("2000::/3")  # all that has been allocated so far
 
 
 def is_public(address: str) -> bool:
     """Return whether an IP address belongs to the public internet: not loopback, private,
-    link-local, multicast or reserved, nor one where clouds keep metadata and credentials of their
-    machines. An IPv4 address inside an IPv6 one is what counts."""
+    link-local, multicast or reserved, nor one where clouds serve metadata and credentials of their
+    machines. If an IPv6 address contains an IPv4 address, the latter counts."""
     parsed = ip_address(address.partition("%")[0])
     if isinstance(parsed, IPv6Address):
         inner = _ipv4_inside(parsed)
@@ -162,26 +162,26 @@ def _ipv4_inside(address: IPv6Address) -> IPv4Address | None:
 
 
 def leads_to_public(url: str) -> bool:
-    """Return False when the host of a URL is an address, in whatever spelling, that is not public.
-    For upstreams behind a proxy, which alone knows where a name leads."""
-    # A dot at the end says that nothing is to be added to a name; addresses are read with it, too.
+    """Return False if the host of a URL is an address, in any spelling, that is not public. For
+    upstreams behind a proxy: only the proxy knows the address of a name."""
+    # A trailing dot marks a complete name. Addresses may have one, too.
     host = (urlsplit(url).hostname or "").rstrip(".")
     try:
-        # As libcurl reads them: 127.1 and 0x7f000001 are addresses, too.
+        # Read as libcurl does: 127.1 and 0x7f000001 are addresses, too.
         return is_public(inet_ntoa(inet_aton(host)) if ":" not in host else host)
     except (OSError, ValueError):
         return True
 
 
 ANSWERED = frozenset((200, 201))
-"""Statuses whose body is the answer; some vendors say that they have created it."""
+"""The statuses whose body is the answer. Some vendors answer 201, Created."""
 
 
 class AnswerHead:
-    """The last header block of an answer, kept raw; fields are looked up when asked for. `raw` may
-    hold 1xx blocks before it and trailers behind it; both are left out. `complete` is False while
-    the blank line has not arrived (then `status` is 0). libcurl has accepted what is read here, so
-    only what it lets through is cared for."""
+    """The last header block of an answer, kept raw. Fields are looked up on demand. `raw` may have
+    1xx blocks before it and trailers after it, which are ignored. `complete` is False until the
+    blank line arrives (`status` is then 0). libcurl has accepted these bytes, so only input that it
+    lets through is handled."""
 
     __slots__ = ("_block", "_lower", "status")
 
@@ -205,7 +205,7 @@ class AnswerHead:
         return self.status > 0
 
     def get(self, name: str) -> str | None:
-        """Return the first field of that name (any case), stripped; None when there is none."""
+        """Return the first field of that name (in any case), stripped; None if there is none."""
         before, field, _ = self._lower.partition(_beginning_of_field(name))
         if not field:
             return None
@@ -219,10 +219,10 @@ def _beginning_of_field(name: str) -> bytes:
 
 
 class Unpacker:
-    """Undoes the content-encoding that was not asked for, a bounded piece at a time. `feed` takes
-    packed bytes; while there is `more`, `piece` gives the next of what they unpack to, at most
-    UNPACKED_PIECE_BYTES, the last one maybe empty. All methods raise UpstreamError("protocol") for
-    bytes that are not what the encoding says."""
+    """A decoder of an unrequested content-encoding, a bounded piece at a time. `feed` takes packed
+    bytes. While there is `more`, `piece` returns the next unpacked bytes, at most
+    UNPACKED_PIECE_BYTES; the last piece may be empty. All methods raise UpstreamError("protocol")
+    for bytes that are not valid in the encoding."""
 
     def __init__(self, encoding: str) -> None:
         if encoding not in _WINDOW_BITS:
@@ -239,7 +239,7 @@ class Unpacker:
             return
         if not self._begun:
             self._begun = True
-            # "deflate" is zlib by the standard and raw deflate in many servers.
+            # "deflate" is zlib by the standard, and raw deflate from many servers.
             if self._bits == _WINDOW_BITS["deflate"] and packed[0] & 15 != _ZLIB_METHOD_DEFLATE:
                 self._machine = zlib.decompressobj(_RAW_DEFLATE_BITS)
         self._packed = self._packed + packed if self._packed else packed
@@ -254,13 +254,12 @@ class Unpacker:
         self._packed = self._machine.unconsumed_tail
         if self._machine.unused_data:
             raise UpstreamError("protocol", "bytes behind the end of the packed answer")
-        # A full piece may have left output inside zlib although all input was taken.
+        # After a full piece, zlib may still hold output although all input was taken.
         self.more = bool(self._packed) or len(piece) == UNPACKED_PIECE_BYTES
         return piece
 
     def whole(self, packed: Iterable[bytes]) -> Iterator[bytes]:
-        """Yield the pieces of a whole answer, from an unpacker of its own. Raises as `close`
-        does."""
+        """Yield the pieces of a whole answer, from a new unpacker. Raises as `close` does."""
         fresh = Unpacker(self._encoding)
         for part in packed:
             fresh.feed(part)
@@ -269,13 +268,13 @@ class Unpacker:
         fresh.close()
 
     def close(self) -> None:
-        """Check the end of the body; UpstreamError("truncated") when it came too early."""
+        """Check the end of the body. Raises UpstreamError("truncated") if it came too early."""
         if self._begun and not self._machine.eof:
             raise UpstreamError("truncated", "the packed answer ends too early")
 
 
 def unpacker_for(head: AnswerHead) -> Unpacker | None:
-    """Return the unpacker for an answer, None for plain bytes; UpstreamError for unknown
+    """Return the unpacker for an answer; None for plain bytes. Raises UpstreamError for unknown
     encodings."""
     encoding = head.get("content-encoding")
     if not encoding or encoding.lower() == "identity":

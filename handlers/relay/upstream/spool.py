@@ -1,7 +1,7 @@
-"""Large bodies on a disk: written off the loop as they arrive, read by libcurl as they are sent.
+"""Large bodies on disk: written off the loop as they arrive, read by libcurl as they are sent.
 
-A file has no name, so that nothing is left of it when a process dies. The bytes were written a
-moment ago: reading them does not wait for the disk. Imported by the entries and the relay.
+The files have no names, so that none are left over when a process dies. The bytes were written
+shortly before, so reading them does not wait for the disk. Imported by the entries and the relay.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import Any
 
 from adapters.json.jsonio import Span
 
-PENDING_MAX_BYTES = 1 << 20  # that wait to be written; then the client is not read any more
+PENDING_MAX_BYTES = 1 << 20  # waiting to be written; beyond it reading from the client pauses
 _SEEK_DONE, _SEEK_FAILED = 0, 1
 
 
 class Spool:
-    """One body on a disk. `on_drained` is called when there is room again."""
+    """One body on disk. `on_drained` is called when there is room again."""
 
     def __init__(self, folder: str, executor: Executor) -> None:
         self._folder, self._executor = folder, executor
@@ -36,17 +36,17 @@ class Spool:
 
     @property
     def full(self) -> bool:
-        """Return whether so much is to be written that no more should come."""
+        """Return whether so many bytes wait to be written that no more should be added."""
         return self._pending_bytes > PENDING_MAX_BYTES
 
     @property
     def descriptor(self) -> int:
-        """Return the descriptor of the written file; raises ValueError once closed."""
+        """Return the descriptor of the written file. Raises ValueError after `close`."""
         number: int = self._file.fileno()
         return number
 
     def add(self, piece: bytes) -> None:
-        """Take the next bytes; they are written later."""
+        """Take the next bytes, which are written later."""
         self._pending.append(piece)
         self._pending_bytes += len(piece)
         self.size_bytes += len(piece)
@@ -61,7 +61,7 @@ class Spool:
             raise self._error
 
     def close(self) -> None:
-        """Give the space back. Idempotent."""
+        """Free the space. Idempotent."""
         self._closed = True
         self._pending.clear()
         if self._writing is None and self._file is not None:
@@ -99,7 +99,7 @@ class Spool:
 
 
 class SpooledBody:
-    """A body for an upstream: the bytes of a spool, some of them replaced."""
+    """A body for an upstream: the bytes of a spool, with some spans replaced."""
 
     def __init__(self, spool: Spool, edits: Mapping[Span, bytes]) -> None:
         self.spool = spool
@@ -115,7 +115,7 @@ class SpooledBody:
 
 
 class SpooledSource:
-    """The source of a spooled body for libcurl; as `request.RequestBody` is of bytes."""
+    """The source of a spooled body for libcurl, as `request.RequestBody` is for bytes."""
 
     def __init__(self, body: SpooledBody) -> None:
         self._body: SpooledBody | None = body
@@ -124,7 +124,7 @@ class SpooledSource:
         self._rewound = False
 
     def read(self, size: int) -> bytes:
-        """Serve as READFUNCTION. Raises ValueError once closed, which ends the transfer."""
+        """Serve as READFUNCTION. Raises ValueError after `close`, which ends the transfer."""
         if self._body is None:
             raise ValueError("the body was closed")
         at = self._at
@@ -149,7 +149,7 @@ class SpooledSource:
         return _SEEK_DONE
 
     def send_again(self) -> None:
-        """Begin again; not a third time."""
+        """Start again. There is no third time."""
         self._rewound = True
         self._at = 0
 
@@ -158,12 +158,12 @@ class SpooledSource:
 
     @property
     def taken(self) -> bool:
-        """Return whether libcurl has read it to its end."""
+        """Return whether libcurl has read the whole body."""
         return self._at == self.nbytes
 
 
 class SpooledFile(RawIOBase):
-    """A file inside of a spooled form, for a reader of its header in a thread."""
+    """A file inside a spooled form, for a thread that reads the file's header."""
 
     def __init__(self, spool: Spool, place: Span) -> None:
         self._descriptor, self._place, self._at = spool.descriptor, place, 0

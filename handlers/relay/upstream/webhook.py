@@ -1,8 +1,8 @@
-"""One POST by libcurl for a thread that may wait: a webhook of an alert.
+"""One blocking POST by libcurl, for a thread that may wait: a webhook of an alert.
 
-No redirects, no proxy of the environment, no connection is kept. An address is judged where the
-connection to it is opened, after its name was resolved, so that no second look-up can lead
-elsewhere.
+It follows no redirects, uses no proxy of the environment and keeps no connection. An address is
+checked when the connection to it is opened, after its name was resolved, so that no second look-up
+can lead elsewhere.
 """
 
 import functools
@@ -22,8 +22,8 @@ MAX_ANSWER_BYTES = 16_384
 
 @dataclass(frozen=True, slots=True)
 class Posted:
-    """The answer to a POST: its status and the beginning of its body; status 0: there was none,
-    `problem` says why."""
+    """The answer to a POST: its status and the start of its body. Status 0: there was no answer,
+    for the reason in `problem`."""
 
     status: int
     body: bytes
@@ -32,8 +32,8 @@ class Posted:
 
 
 def post(url: str, body: bytes, headers: Sequence[str], *, allow_private: bool) -> Posted:
-    """Send a body, at most TOTAL_S; not `allow_private`: to public addresses only. Raises
-    nothing."""
+    """Send a body, within TOTAL_S. `allow_private` False: to public addresses only. Does not
+    raise."""
     answer = bytearray()
 
     def take(chunk: bytes) -> int | None:
