@@ -1,4 +1,4 @@
-"""The rules of the code base that a program can hold: imports, sizes, docstrings, names."""
+"""Rules of the code base that a program can check: imports, sizes, docstrings, names."""
 
 import ast
 import functools
@@ -24,7 +24,7 @@ MAX_PUBLIC_METHODS = 12
 LARGE_FOLDERS = {"commands/nouns"}  # a file for each noun
 BANNED_NAMES = {"utils", "helpers", "common", "manager", "util", "helper"}
 
-# Figures that may only fall: who lowers one writes the new figure here.
+# Figures that may only fall: if you lower one, write the new figure here.
 MOST = {
     "files of 40 lines or less": 8,
     "modules in the longest import chain": 19,
@@ -40,7 +40,7 @@ WORDS_THAT_NAME_NOTHING = {
     *("made", "known", "gone", "taken", "kept", "trouble", "some", "there", "able", "others"),
 }
 
-# What a package may import besides the standard library. Ours: by prefix of the module's name.
+# What a package may import besides the standard library; own modules by the prefix of their name.
 BELOW_FAMILIES = {
     f"adapters.{room}" for room in ("family", "ir", "framing", "json", "faults", "upstream_errors")
 } | {"store.values.usage", "store.values.features"}
@@ -93,7 +93,7 @@ ALLOWED = {
         *("handlers.client_address", "store", "conf.settings", "tornado"),
     },
     "handlers.entries.unpack": {"adapters.faults", "backports", "brotli", "compression", "msgspec"},
-    # the length of a sound by its header
+    # reads the length of a sound from its header
     "handlers.entries.upload": {
         *("handlers.entries", "handlers.relay", "adapters", "store.catalog.keys", "tinytag"),
         "msgspec",
@@ -194,12 +194,13 @@ def all_imports() -> dict[str, list[tuple[str, int]]]:
 
 
 def imports(name: str) -> list[tuple[str, int]]:
-    """Everything a module imports; `from a import b` is a.b when that is a module of ours."""
+    """Return everything that a module imports; `from a import b` is a.b if that is a module of
+    ours."""
     return all_imports().get(name, [])
 
 
 def nodes(*kinds: type[ast.AST]) -> Iterator[tuple[str, Any]]:
-    """Every node of these kinds, each with its place in words."""
+    """Yield every node of these kinds, each with its place as a text."""
     for kind in kinds:
         for name, node in nodes_by_kind()[kind]:
             yield f"{name}:{node.lineno} {getattr(node, 'name', '')}", node
@@ -216,7 +217,7 @@ def within(module: str, prefixes: set[str]) -> bool:
 
 
 def none(offenders: Iterable[str]) -> None:
-    """Fails with all of them, one a line."""
+    """Fail with all offenders, one a line."""
     found = list(offenders)
     assert not found, "\n" + "\n".join(found)
 
@@ -231,7 +232,7 @@ def test_imports_follow_the_layers():
         for name in MODULES
         for module, line in imports(name)
         if module.partition(".")[0] not in sys.stdlib_module_names
-        # the modules of a package may share what stands in its __init__
+        # the modules of a package may share its __init__
         and module != name.rpartition(".")[0]
         and not within(module, rule_of(name))
     )
@@ -265,7 +266,7 @@ def test_no_circles():
 
 
 def test_no_circle_between_folders():
-    """A package and one below it are two folders."""
+    """A package and one below it count as two folders."""
     edges: dict[Path, set[Path]] = {path.parent: set() for path in MODULES.values()}
     for name, path in MODULES.items():
         known = (MODULES[module].parent for module, _ in imports(name) if module in MODULES)
@@ -317,7 +318,7 @@ def small_files() -> list[str]:
 
 
 def longest_chain() -> list[str]:
-    """Modules each of which imports the next one."""
+    """Return the longest list of modules each of which imports the next one."""
     chains: dict[str, list[str]] = {}
 
     def chain_of(name: str) -> list[str]:
@@ -365,7 +366,7 @@ def test_functions_are_short():
 
 def test_functions_take_few_parameters():
     counts = {
-        # those given by name explain themselves
+        # keyword-only ones explain themselves
         where: len([one for one in node.args.posonlyargs + node.args.args if one.arg not in SELF])
         for where, node in nodes(*FUNCTION)
         if not is_click_command(node)
@@ -382,7 +383,8 @@ def test_classes_have_few_public_methods():
 
 
 def is_click_command(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """Its parameters are the options of a command line, which may be many."""
+    """Return True for a click command: its parameters are the options of a command line, which may
+    be many."""
     return any(
         "option" in ast.unparse(one) or "command" in ast.unparse(one) for one in node.decorator_list
     )

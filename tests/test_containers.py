@@ -1,4 +1,4 @@
-"""Container files: what makes them safe and what makes them drain, held against the product."""
+"""Container files: what makes them safe and makes them drain, compared with the product."""
 
 import json
 import os
@@ -25,7 +25,7 @@ NOT_SHIPPED = {"tests", "tools"}
 
 
 def instructions(text):
-    """(name, rest) of each line of a Dockerfile, with lines that go on joined."""
+    """Return (name, rest) of each line of a Dockerfile, with continued lines joined."""
     joined = re.sub(r"\\\n\s*", " ", text)
     lines = [line for line in joined.splitlines() if line and not line.startswith("#")]
     return [(name, rest.strip()) for name, _, rest in (line.partition(" ") for line in lines)]
@@ -36,7 +36,7 @@ def number(pattern, text):
 
 
 def works(program, *args):
-    """Whether a program is there and takes a command."""
+    """Return True if a program is installed and a command of it works."""
     if shutil.which(program) is None:
         return False
     return not subprocess.run([program, *args], check=False, capture_output=True).returncode
@@ -82,7 +82,7 @@ def test_the_image_has_the_programs_of_backup_and_restore():
     files = printed("dpkg-query", "-L", *packages.split(), *names).splitlines()
     for programs in (snapshot.DUMPERS, snapshot.CLIENTS):
         assert f"/usr/bin/{programs[0]}" in files
-    # Of Debian 12, as on the machine of the tests: later clients insist on TLS to the server.
+    # Debian 12, as on the tests' machine: later clients insist on TLS to the server.
     assert re.findall(r"^FROM python:\S+-(\w+)", DOCKERFILE, re.M) == ["bookworm"] * 2
 
 
@@ -157,7 +157,7 @@ def test_the_image_builds():
 
 @pytest.fixture(scope="module")
 def deployment():
-    """The document of the Deployment; all kinds are looked at."""
+    """Return the document of the Deployment, after checks of all kinds."""
     texts = {}
     for text in re.split(r"^---$", KUBERNETES, flags=re.M):
         assert re.search(r"^apiVersion: \S+$", text, re.M) and "\t" not in text

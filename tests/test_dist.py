@@ -23,7 +23,7 @@ START_S = 30
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory):
-    """`sluice` of the wheel, in an environment with nothing of this folder."""
+    """Return the wheel's `sluice`, in an environment without anything of this folder."""
     folder = tmp_path_factory.mktemp("dist")
     make = ["make", "-s", "dist", f"DIST={folder}/built"]
     built = subprocess.check_output(make, cwd=ROOT, text=True)
@@ -33,7 +33,7 @@ def program(tmp_path_factory):
     python = folder / "venv/bin/python"
     install = ["install", "--quiet", "--no-index", "--no-deps", "--disable-pip-version-check"]
     subprocess.run([sys.executable, "-m", "pip", "--python", python, *install, wheel], check=True)
-    # The packages it needs, which would come from their index; tests have no network.
+    # Makes the required packages available, which would come from an index; tests have no network.
     (site,) = (folder / "venv/lib").glob("python3*/site-packages")
     (site / "needed.pth").write_text(sysconfig.get_path("purelib") + "\n")
     return folder / "venv/bin/sluice"
@@ -47,7 +47,7 @@ def run(program, folder, *args):
 def test_its_commands_run_anywhere(program, tmp_path):
     said = json.loads(run(program, tmp_path, "version", "--json"))
     assert said["version"] in program.parents[2].joinpath("built").glob("*.whl").__next__().name
-    assert said["revision"] == f"build-{build_id()}"  # that of the same files anywhere
+    assert said["revision"] == f"build-{build_id()}"  # the same as for equal files anywhere
     assert "back up store and journals" in run(program, tmp_path, "--help")
     assert "Usage: sluice migrate copy" in run(program, tmp_path, "migrate", "copy", "--help")
 
@@ -56,7 +56,8 @@ def test_it_serves_relay_and_hub(program, tmp_path):
     ports = {"server.port": free_port(), "hub.port": free_port(), "ops.port": free_port()}
     flags = [part for name, port in ports.items() for part in ("--set", f"{name}={port}")]
     run(program, tmp_path, "init", "gateway", *flags)
-    create = ("model", "create", "gpt-6.1-sol", "--from-catalogue")  # the wheel has the catalogue
+    # The wheel includes the catalogue.
+    create = ("model", "create", "gpt-6.1-sol", "--from-catalogue")
     assert "created" in run(program, tmp_path, *create, "--config", "gateway/gateway.toml")
     env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
     command = [program, "serve", "--config", "gateway/gateway.toml"]

@@ -1,4 +1,4 @@
-"""What is made from the code is up to date; what is written by hand can be loaded."""
+"""Generated pages are up to date; handwritten samples can be loaded."""
 
 import re
 import subprocess
@@ -97,7 +97,7 @@ def test_the_page_of_channels_has_the_order_of_families_and_every_option():
 def test_every_file_that_a_page_names_exists():
     missing = []
     for page in WRITTEN:
-        # A link is relative to its page; ARCHITECTURE.md says relay/ for handlers/relay/.
+        # Links are relative to their page; ARCHITECTURE.md writes relay/ for handlers/relay/.
         folders = (ROOT, page.parent, ROOT / "handlers", ROOT / "adapters", ROOT / "store")
         missing += [
             f"{page.relative_to(ROOT)}: {name}"
@@ -118,7 +118,7 @@ def test_decisions_are_short_and_those_that_pages_cite_exist():
 
 
 def test_nginx_takes_the_sample(tmp_path):
-    """In a folder where nginx can load it without rights and certificates of its own."""
+    """In a folder where nginx can load it without special rights or certificates."""
     nginx = program("nginx")
     sample = (ROOT / "conf/nginx.conf").read_text()
     sample = sample.replace("443", "8443").replace("/var/log/nginx/", "")

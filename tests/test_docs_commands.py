@@ -1,4 +1,4 @@
-"""The commands of README.md and docs/ work as they are pasted: names, options, variables, files."""
+"""The commands of README.md and docs/ work when pasted: names, options, variables, files."""
 
 import importlib
 import os
@@ -21,8 +21,8 @@ from conf.configuration import load
 ROOT = Path(__file__).resolve().parents[1]
 MADE = {"cli.md", "errors.md", "settings.md"}  # without blocks of commands
 PAGES = sorted(path for path in (ROOT / "docs").glob("*.md") if path.name not in MADE)
-GIVEN = {"HOME", "PWD", "PATH", "USER"}  # by the shell
-# What a reader puts something in for: CALL_ID, NODE.
+GIVEN = {"HOME", "PWD", "PATH", "USER"}  # set by the shell
+# Words that a reader replaces: CALL_ID, NODE.
 PLACEHOLDER = re.compile(r"[A-Z][A-Z_]*[A-Z]", re.ASCII)
 ENDLESS = ("serve", "quickstart", "tail -f", "channel test")
 SYSTEM = ("/etc", "/opt", "/usr", "/var")
@@ -32,14 +32,14 @@ every_page = pytest.mark.parametrize(
 
 
 class Line(NamedTuple):
-    """A command of a page: its text, and all of the page before it."""
+    """A command of a page: its text, and the whole page before it."""
 
     text: str
     before: str
 
 
 def blocks(page: Path) -> Iterator[Line]:
-    """Commands that stand in blocks of their own, continued lines joined, in order."""
+    """Yield the commands in blocks of code, continued lines joined, in order."""
     lines = page.read_text().split("\n")
     fence = ""
     for number, line in enumerate(lines):
@@ -64,7 +64,7 @@ def is_command(line: str) -> bool:
 
 
 def words(line: str) -> list[str]:
-    """As a shell cuts it, without comment; pipes and > are words."""
+    """Split as a shell does, without comments; pipes and > are words."""
     lexer = shlex.shlex(line, posix=True, punctuation_chars="|&;<>")
     lexer.whitespace_split = True
     try:
@@ -74,7 +74,7 @@ def words(line: str) -> list[str]:
 
 
 def sluice_commands(text: str) -> Iterator[list[str]]:
-    """The arguments of each `sluice` in a line."""
+    """Yield the arguments of each `sluice` in a line."""
     found = words(text)
     while found:
         part = []
@@ -87,7 +87,7 @@ def sluice_commands(text: str) -> Iterator[list[str]]:
 
 
 def parse(args: list[str]) -> None:
-    """As the command line reads them, without doing anything; fails as it would."""
+    """Parse as the command line does, without doing anything; fail as it would."""
     name, *rest = args
     assert name in app.COMMANDS, f"no command {name}"
     command: click.Command = importlib.import_module(app.module_of(name)).command
@@ -128,7 +128,7 @@ def test_commands_have_no_gap_and_need_nothing_that_comes_later(page):
 
 
 def shell(script: str, folder: Path, environ: dict[str, str]) -> None:
-    """A script in a copy of a checkout's surface: `./sluice` is there, nothing else is."""
+    """Run a script in a folder with the surface of a checkout: only `./sluice` is there."""
     link = folder / "sluice"
     if not link.exists():
         link.write_text(f'#!/bin/sh\nexec {sys.executable} {ROOT / "app.py"} "$@"\n')
@@ -140,8 +140,8 @@ def shell(script: str, folder: Path, environ: dict[str, str]) -> None:
 
 
 def runnable(lines: list[Line]) -> str:
-    """Those that end by themselves, hold nothing that a reader has to put in, and keep to the
-    folders of the test."""
+    """Return the lines that end by themselves, have no placeholders, and stay within the test's
+    folders."""
     return "\n".join(
         line.text
         for line in lines

@@ -1,4 +1,4 @@
-"""What make says before it does something that takes its time."""
+"""The output of make before it starts something that takes long."""
 
 import shutil
 import subprocess
@@ -14,7 +14,8 @@ SLOW = ("pip install", "-m venv", "-m pytest", "apt-get -y")
 
 @pytest.fixture
 def dry_run(tmp_path):
-    """dry_run(target) -> the lines that make would run in a checkout without .venv."""
+    """Return dry_run(target), which returns the lines that make would run in a checkout without
+    .venv."""
     for name in ("Makefile", "requirements.txt", "requirements-dev.txt"):
         shutil.copy(ROOT / name, tmp_path)
 

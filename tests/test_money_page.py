@@ -1,4 +1,4 @@
-"""docs/money.md: its tables are those of the code, its worked examples come out."""
+"""docs/money.md: its tables match the code, its worked examples are correct."""
 
 import json
 import re
@@ -62,7 +62,7 @@ def price_table(text):
 
 
 def model_prices(text):
-    """Return the prices that a cell of the table names, and other models by name."""
+    """Return the prices in a cell of the table, and other models by name."""
     plain_text, *parts = text.split("; ")
     plain, rates, models = plain_rate(price_table(plain_text)), [], {}
     for part in parts:

@@ -1,9 +1,9 @@
 """Every block of docs/operations.md runs, in order, as an operator pastes it.
 
-The machine is a folder: /opt, /var and /etc of the page are below it, ports are free ones, the
+The machine is a folder: the page's /opt, /var and /etc are below it, ports are free ones, the
 vendor is scripted, and `systemctl` ends and starts a real gateway. A comment before a block says
-why it is not run (`<!-- example: needs systemd -->`): what such a block names is compared with what
-there is. The word of a fence says that a block is no shell: sql, ini, toml, yaml.
+why it is not run (`<!-- example: needs systemd -->`); the names in such a block are compared with
+what exists. The word of a fence marks other languages than shell: sql, ini, toml, yaml.
 """
 
 import itertools
@@ -35,19 +35,19 @@ from tests.support.upstream import ScriptedUpstream
 ROOT = Path(__file__).resolve().parents[1]
 SYSTEMD = ROOT / "conf/systemd"
 EXAMPLE = re.compile(r"<!-- example: (needs .+) -->")
-OTHER_BEGINNINGS = {"MariaDB"}  # on a machine where the gateway is installed and nothing else
+OTHER_BEGINNINGS = {"MariaDB"}  # start on a machine with a freshly installed gateway
 PORTS = ("8000", "8001", "9000", "8010", "8011", "9010", "8100", "8101", "9100")
 MODEL = "gpt-4.1"
 PASSWORD = "p4ssword"
 PATIENCE_S = 60
-ENDLESS_S = "3"  # a command without an end still runs then
+ENDLESS_S = "3"  # a command without an end is stopped after this
 OF_A_SHELL = {"PATH", "PWD", "OLDPWD", "SHLVL", "_"}
 SERVE = "/opt/sluice/sluice serve --config /var/lib/sluice/gateway.toml"
 
 
 class Block(NamedTuple):
-    """A block of the page: its section, the paragraph before it, `sh` or the word of its fence, why
-    it is not run ("" when it is), its text."""
+    """A block of the page: its section, the paragraph before it, `sh` or the word of its fence,
+    the reason why it is not run ("" if it is), its text."""
 
     section: str
     before: str
@@ -56,13 +56,13 @@ class Block(NamedTuple):
     text: str
 
     def lines(self) -> list[str]:
-        """The commands of a shell, those of several lines joined."""
+        """Return a shell block's commands, continued lines joined."""
         joined = re.sub(r"\\\n\s*", "", self.text)
         return [line for line in joined.splitlines() if line and not line.startswith("#")]
 
 
 def parts(text: str) -> Iterator[tuple[str, str]]:
-    """(kind, text) of each heading and paragraph ("") and block of a page."""
+    """Yield (kind, text) of each heading, paragraph ("") and block of a page."""
     kind, lines = "", []
     for line in [*text.splitlines(), ""]:
         if kind not in ("", "sh"):  # within a fence
@@ -95,9 +95,9 @@ def blocks() -> list[Block]:
 
 
 class Machine:
-    """A folder that stands for a machine on which the gateway is installed.
+    """A folder that represents a machine on which the gateway is installed.
 
-    `texts`: what a reader puts in for a pattern of the page.
+    `texts`: what a reader replaces a pattern of the page with.
     """
 
     def __init__(self, folder: Path, texts: dict[str, Callable[[], str]]) -> None:
@@ -113,7 +113,7 @@ class Machine:
         self.here = str(folder / "opt/sluice")
         self.log = folder / "serve.log"
         self.service: subprocess.Popen[bytes] | None = None
-        # Gateways beside it, until the section ends or the page says Ctrl-C.
+        # Gateways beside the service, until the section ends or the page says Ctrl-C.
         self.trials: list[subprocess.Popen[bytes]] = []
         self.shown = ""
         for name in ("opt/sluice", "var/lib", "var/log/sluice", "etc/logrotate.d"):
@@ -127,7 +127,7 @@ class Machine:
         self.run(f"./sluice init /var/lib/sluice {options}", as_root=True)
 
     def fill(self, text: str) -> str:
-        """A text of the page as a reader of this machine types it."""
+        """Return a text of the page as a reader types it on this machine."""
         for pattern, value in self.texts.items():
             if re.search(pattern, text):
                 own = value()
@@ -143,7 +143,7 @@ class Machine:
         return {"cwd": self.here, "env": environ, "stdin": subprocess.DEVNULL}
 
     def run(self, line: str, as_root: bool) -> None:
-        """A line of a shell, which keeps its folder and variables for the next one."""
+        """Run a line of a shell, whose folder and variables are kept for the next one."""
         before, kept = self.beyond(), self.folder / "shell"
         keep = f"env -0 >{kept} && pwd >>{kept}"
         done = self.command(["bash", "-ec", f"set -o pipefail\n{self.fill(line)}\n{keep}"])
@@ -156,7 +156,7 @@ class Machine:
         self.environ = {name: value for name, value in pairs if name not in OF_A_SHELL}
 
     def beyond(self) -> set[Path]:
-        """Folders and files where the user sluice may write nothing."""
+        """Return the folders and files that the user sluice may not write to."""
         return {
             path
             for top in ("opt", "opt/sluice", "etc", "var", "var/lib")
@@ -164,12 +164,12 @@ class Machine:
         }
 
     def become(self, line: str) -> None:
-        """Go on with the variables of a line that opens a shell."""
+        """Continue with the variables of a line that opens a shell."""
         words = [word.partition("=") for word in shlex.split(self.fill(line))]
         self.environ |= {name: value for name, equals, value in words if equals}
 
     def serve(self, line: str) -> "subprocess.Popen[bytes]":
-        """A gateway, once it takes calls."""
+        """Start a gateway and wait until it takes calls."""
         words = shlex.split(self.fill(line))
         port = dict(word.split("=", 1) for word in words if "=" in word).get("ops.port")
         with self.log.open("ab") as log:
@@ -183,7 +183,7 @@ class Machine:
         return self.log.read_text()[-3000:] if self.log.exists() else ""
 
     def systemctl(self, verb: str) -> None:
-        """As systemd does by the unit of the gateway."""
+        """Do what systemd does with the gateway's unit."""
         assert verb in ("start", "stop", "restart", "reload"), verb
         if verb == "reload":
             before = self.workers()
@@ -195,7 +195,7 @@ class Machine:
             self.service = self.serve(SERVE)
 
     def workers(self) -> set[int]:
-        """The processes that take calls."""
+        """Return the processes that take calls."""
         status = exchange(int(self.ports["9000"]), "GET", "/status", {"Host": HOST}).json
         return {worker["pid"] for worker in status["workers"] if not worker["why"]}
 
@@ -203,7 +203,8 @@ class Machine:
         return load(self.state / "gateway.toml", (), {}).settings
 
     def let_a_minute_pass(self) -> None:
-        """A node that has ended does not count as one that runs any more."""
+        """Let a minute pass for the nodes, so that one that has ended no longer counts as
+        running."""
         db = open_database(self.settings().store.url)
         execute(db, f'UPDATE "nodes" SET "seen_ms" = "seen_ms" - {NODE_ALIVE_MS}')
         discard(db)
@@ -222,7 +223,7 @@ class Machine:
             process.wait(PATIENCE_S)
 
 
-# What holds after a section, beside that all of its commands have ended well.
+# What holds after a section, in addition to the success of all its commands.
 OUTCOMES: dict[str, Callable[[Machine], bool]] = {
     "MariaDB": lambda machine: machine.settings().store.url.startswith("mysql:"),
     "Change settings, restart, upgrade": lambda machine: (
@@ -278,7 +279,7 @@ def run_toml(server, machine: Machine, block: Block) -> None:
 
 
 def run_ini(server, machine: Machine, block: Block) -> None:
-    """Each option is one that the server knows, with a value that it takes."""
+    """Check that the server knows each option and accepts its value."""
     name, *lines = block.text.splitlines()
     assert name == "[mariadbd]"
     options = ["--" + line.replace(" = ", "=") for line in lines]
@@ -305,7 +306,7 @@ RUN = {"sh": run_shell, "sql": run_sql, "toml": run_toml, "ini": run_ini, "yaml"
 
 
 def a_call(machine: Machine, key: str) -> None:
-    """A call of the key, once the gateway has heard of it."""
+    """Make a call with the key, once the gateway knows it."""
     headers, body = credentials(CHAT, key), ask(CHAT, MODEL)
     port = int(machine.ports["8000"])
     path = path_of(CHAT, MODEL)
@@ -313,7 +314,7 @@ def a_call(machine: Machine, key: str) -> None:
 
 
 def document(vendor: ScriptedUpstream) -> str:
-    """What the README tells to save as setup.toml, with this vendor."""
+    """Return the text that the README saves as setup.toml, with this vendor."""
     readme = (ROOT / "README.md").read_text().partition("## A gateway of your own")[2]
     text = readme.partition("```toml\n")[2].partition("```")[0]
     return text.replace("https://api.openai.com", vendor.url)
@@ -383,7 +384,7 @@ EXAMPLES = [block for block in blocks() if block.example]
 
 @pytest.mark.parametrize("block", EXAMPLES, ids=lambda block: block.section)
 def test_an_example_names_what_is_there(block):
-    """Options of commands are the matter of tests/test_docs_commands.py."""
+    """tests/test_docs_commands.py tests the options of commands."""
     text = "\n".join(block.lines())
     for name in re.findall(r"(?:/opt/sluice|\$new)/([\w./@*-]*\w)", text):
         in_place = name.startswith((".venv/", "bin/")) or any(ROOT.glob(name))

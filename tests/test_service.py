@@ -1,4 +1,4 @@
-"""The unit, and the commands that install it: paths, user and rights agree with each other."""
+"""The unit, and the commands that install it: paths, user and rights match."""
 
 import configparser
 import os
@@ -21,7 +21,7 @@ TEMPLATE = ROOT / "conf/systemd/sluice@.service"
 CODE, STATE, USER = "/opt/sluice", "/var/lib/sluice", "sluice"
 
 
-# A machine of its own for what is written to these folders: it goes with the namespace.
+# Overlays for what is written to these folders; they vanish with the mount namespace.
 FRESH = """
 umask 022
 mount --make-rprivate /
@@ -61,7 +61,7 @@ def unit():
 
 @pytest.fixture
 def install():
-    """The lines of the first block of the how-to."""
+    """Return the lines of the how-to's first block."""
     page = (ROOT / "docs/operations.md").read_text()
     section = page.partition("## Install as a service")[2].partition("\n\n    ")[2]
     return [line.strip() for line in section.partition("\n\n")[0].splitlines()]
@@ -89,7 +89,7 @@ def test_the_unit_says_what_is_true_of_drains_watchdog_and_env(unit):
     drain_s = int(re.search(r"^#drain_timeout_s = (\d+)$", settings, re.M)[1])
     assert int(unit["TimeoutStopSec"]) > drain_s + 20 and int(unit["WatchdogSec"]) >= 10
     expected = {"RestartPreventExitStatus": "3", "KillMode": "mixed"}
-    # A store that is unreachable would end the start otherwise.
+    # Otherwise an unreachable store would end the start.
     expected |= {"Type": "notify", "NotifyAccess": "main", "TimeoutStartSec": "infinity"}
     assert {name: unit[name] for name in expected} == expected
     text = UNIT.read_text()
@@ -123,7 +123,7 @@ def test_systemd_takes_it(tmp_path, unit_file):
 
 
 def test_the_template_is_the_unit_but_for_the_node():
-    """What a node of its own needs, and nothing else, differs."""
+    """It differs only in what a separate node needs."""
 
     def settings(path):
         text = path.read_text().partition("[Unit]")[2]
@@ -142,7 +142,7 @@ def test_the_template_is_the_unit_but_for_the_node():
 
 
 def run_as_unit(name, folder):
-    """The commands of a unit of one run, as root makes its folders."""
+    """Run the commands of a unit of type oneshot, below a folder."""
     text = (UNIT.parent / f"sluice-{name}.service").read_text()
     for line in re.findall("^ExecStart(?:Pre|Post)?=[+]?(.*)$", text, re.M):
         line = line.replace("$$", "$").replace("%%", "%").replace(" -o sluice -g sluice", "")
@@ -169,7 +169,8 @@ def test_the_nightly_units_do_their_work(tmp_path):
 
 @pytest.mark.long
 def test_it_installs_as_it_is_pasted(unit, install, tmp_path):
-    """On the system's own Python, all but apt-get and systemctl; packages come from their index."""
+    """On the system's own Python, everything except apt-get and systemctl; packages come from
+    their index."""
     if os.geteuid() != 0 or not os.path.exists("/usr/bin/python3") or not shutil.which("unshare"):
         pytest.skip("needs root, unshare and the Python of a Debian")
     lines = [line for line in install if not line.startswith(("apt-get", "systemctl"))]

@@ -1,4 +1,4 @@
-"""One gateway before one scripted vendor, and a folder of files for each session of a client."""
+"""One gateway with a scripted vendor, and a folder of files for each session of a client."""
 
 import pytest
 

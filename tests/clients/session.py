@@ -1,8 +1,8 @@
 """The session that each client plays: five rounds of tools that read, change and run files.
 
 The vendor plays it from the plan in the prompt (tests/vendor/sessions.py), with the client's own
-tools. The client runs them; what they gave must reach the vendor, and the files must be what they
-made of them. Imported by the tests of this folder.
+tools. The client runs the tools; their results must reach the vendor, and the files must be
+changed accordingly. Imported by the tests of this folder.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ Call = list[Any]  # name and arguments
 
 @dataclass(frozen=True)
 class Tools:
-    """How a client calls what it can do; paths are absolute."""
+    """A client's tools for each action; paths are absolute."""
 
     read: Callable[[str], Call]
     edit: Callable[[str, str, str], Call]
@@ -28,7 +28,7 @@ class Tools:
 
 
 class Workshop:
-    """Two files in a folder, and what becomes of them."""
+    """A folder with two files that the session changes."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "project"
@@ -41,7 +41,7 @@ class Workshop:
         self.list.write_text("saucer-23\n")
 
     def plan(self, tools: Tools) -> str:
-        """The prompt; its plan has five rounds, the first with two calls at once."""
+        """Return the prompt; its plan has five rounds, the first with two calls at once."""
         notes, report = str(self.notes), str(self.report)
         steps = [
             {"call": [tools.read(notes), tools.read(str(self.list))]},
@@ -60,7 +60,7 @@ class Workshop:
         return f"Please work through the plan. {marker(steps)}"
 
     def check(self) -> None:
-        """Every round left its trace."""
+        """Check that every round changed what it should."""
         assert self.notes.read_text().splitlines() == [
             "first line",
             "the word is teapot-42",

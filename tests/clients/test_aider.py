@@ -1,7 +1,7 @@
-"""aider edits files on an upstream of each family.
+"""aider edits files with an upstream of each family.
 
-It offers no tools: the model writes its edits as text, and a command's output becomes a part of the
-talk. So each round is a prompt with a plan of its own, typed on the standard input.
+It offers no tools: the model writes its edits as text, and a command's output becomes part of the
+conversation. So each round is a prompt with a plan of its own, typed on the standard input.
 """
 
 import pytest
@@ -23,7 +23,7 @@ def edit(path, old, new):
 
 
 def prompts(workshop):
-    """Five rounds: two edits, a new file, and twice what a command printed."""
+    """Return five rounds: two edits, a new file, and twice the output of a command."""
     changed = edit("notes.txt", "the word is kettle-17\n", "the word is teapot-42\n")
     again = edit("list.txt", "saucer-23\n", "saucer-24\n")
     made = edit("report.txt", "", "written-51\n")

@@ -1,4 +1,4 @@
-"""Claude Code, Codex, Gemini CLI and opencode edit files on an upstream of each family."""
+"""Claude Code, Codex, Gemini CLI and opencode edit files with an upstream of each family."""
 
 import json
 
@@ -51,7 +51,7 @@ OPENCODE = Tools(
 
 
 def finished(workshop, ran):
-    """The client came to its last words, and all rounds did what they should."""
+    """Check that the client reached its last text, and that all rounds did what they should."""
     assert ran.code == 0, f"exit {ran.code}: {ran.err[-3000:]}{ran.out[-3000:]}"
     assert LAST_WORDS in ran.out, f"{ran.out[-3000:]}\n{ran.err[-3000:]}"
     workshop.check()

@@ -1,7 +1,8 @@
-"""LiteLLM's client, LangChain, pydantic-ai and the AI SDK edit files on an upstream of each family.
+"""LiteLLM's client, LangChain, pydantic-ai and the AI SDK edit files with an upstream of each
+family.
 
-A program of a library plays all sessions of one family that it speaks: whole answers and streams,
-on each upstream.
+A library's program plays all sessions of one of its families: whole answers and streams, with each
+upstream.
 """
 
 import json
@@ -20,7 +21,7 @@ LIBRARIES = {
     "pydantic-ai": [str(PYTHON), str(PROGRAMS / "pydantic_ai_session.py")],
     "ai-sdk": [str(NODE), str(JS / "ai.mjs")],
 }
-LACKS = {("litellm", "responses")}  # it speaks that family in functions of their own
+LACKS = {("litellm", "responses")}  # it has separate functions for that family
 SPOKEN = [
     (library, api) for library in LIBRARIES for api in FAMILIES if (library, api) not in LACKS
 ]
@@ -43,7 +44,7 @@ def tools(folder):
 
 @pytest.fixture(scope="module", params=SPOKEN, ids="-".join)
 def played(request, world, tmp_path_factory):
-    """By upstream and whether it was a stream: what the session came to."""
+    """Return the results of the sessions, by upstream and whether they were streamed."""
     library, api = request.param
     folder = tmp_path_factory.mktemp(f"{library}-{api}")
     workshops, sessions = {}, []

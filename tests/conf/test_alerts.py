@@ -1,4 +1,4 @@
-"""Each alert rule fires for what it is there for, and not without it, as promtool computes it."""
+"""Each alert rule fires for its cause, and not without it, as promtool evaluates it."""
 
 import json
 import re
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(PROMTOOL is None, reason="promtool is not instal
 
 
 def slow(name, labels, bounds=BUCKETS):
-    """Histogram whose values all lie between its last two bounds."""
+    """Return a histogram whose values all lie between its last two bounds."""
     return {
         f'{name}_bucket{{{labels},le="{bound}"}}': "0+60x200" if bound in bounds[-2:] else "0x200"
         for bound in bounds
@@ -42,16 +42,16 @@ HEALTHY = {
 }
 OTHER = 'job="sluice",instance="b:9000"'
 FAILED = f'sluice_requests_total{{{NODE},endpoint="/e",model="%s",status="502",error_code="%s"}}'
-# alert -> (series that replace or join the healthy ones, one sample a minute; when it fires)
+# alert -> (series that replace or join the healthy ones, one sample a minute; minute it fires)
 FIRING = {
     "SluiceAbsent": ({INFO % NODE: None}, 5),
-    # one node of two: the other goes on
+    # one node of two; the other one goes on
     "SluiceNodeDown": ({f"up{{{OTHER}}}": "1x30 0x200", INFO % OTHER: "1x30 stale"}, 35),
     "SluiceNoWorkerReady": ({f"sluice_workers_ready{{{NODE}}}": "0x200"}, 5),
     "SluiceWorkersDie": ({f"sluice_worker_restarts_total{{{NODE}}}": "0 1 2 3 4 4x200"}, 5),
-    # a circuit that is half-open between two calls has not closed
+    # a circuit that is half-open between two calls counts as not closed
     "SluiceModelDown": ({CIRCUIT % NODE: "2 1 1 2 1 1 1x200", CIRCUIT % OTHER: "0x200"}, 4),
-    # three calls an hour, none of which goes well: no circuit opens
+    # three calls an hour, all of which fail: no circuit opens
     "SluiceModelFails": ({FAILED % ("rare", "upstream_error"): "0x10 1x10 2x10 3x10 4x200"}, 45),
     "SluiceChannelDown": ({CIRCUIT % NODE: "2 1 " * 7 + "2"}, 14),
     "SluiceKeysSuspended": ({f'sluice_upstream_keys_suspended{{{NODE},channel="c"}}': "1x200"}, 2),
@@ -77,7 +77,7 @@ FIRING = {
         25,
     ),
     "SluiceReloadRefused": ({f"sluice_config_reload_success{{{NODE}}}": "0x200"}, 6),
-    # behind; the healthy one is ahead, by less than a minute
+    # behind; the healthy node is ahead, by less than a minute
     "SluiceClockWrong": ({f"sluice_clock_lead_seconds{{{NODE}}}": "-61x200"}, 3),
     "SluiceDraining": ({f"sluice_draining{{{NODE}}}": "1x200"}, 31),
     "SluiceUpkeepFails": ({f"sluice_upkeep_success{{{NODE}}}": "0x200"}, 61),
@@ -91,7 +91,7 @@ FIRING = {
 
 
 def firing(tmp_path, changes, minute):
-    """Alerts that promtool lets fire at a minute, as told by a test that expects none of them."""
+    """Return the alerts that fire at a minute, taken from a promtool test that expects none."""
     series = {name: values for name, values in {**HEALTHY, **changes}.items() if values is not None}
     test = {
         "rule_files": [str(RULES)],

@@ -1,4 +1,4 @@
-"""Where values of settings come from: precedence, places, nearest names of faults; the sample."""
+"""Sources of settings' values: precedence, places, suggestions for misspelt names; the sample."""
 
 import tomllib
 from operator import attrgetter
@@ -14,7 +14,7 @@ INIT = "./sluice init DIR"
 
 @pytest.fixture
 def file(tmp_path):
-    """file(text) -> path of a gateway.toml with it."""
+    """Return file(text), which returns the path of a gateway.toml with this text."""
 
     def write(text: str):
         path = tmp_path / "gateway.toml"
@@ -210,7 +210,7 @@ def test_which_file_is_found(tmp_path, monkeypatch):
         find_config(None, {})
     assert str(tmp_path) in str(refused.value)
     (tmp_path / "conf").mkdir()
-    (tmp_path / "conf" / "gateway.toml").touch()  # where the sample lies in a checkout
+    (tmp_path / "conf" / "gateway.toml").touch()  # the sample's place in a checkout
     with pytest.raises(ConfigError):
         find_config(None, {"SLUICE_CONFIG": ""})
     (tmp_path / "run").mkdir()

@@ -1,4 +1,4 @@
-"""The table of metrics, and what dashboard and alerts ask of it."""
+"""The table of metrics, and the series that dashboard and alerts use."""
 
 import json
 import re
@@ -27,7 +27,7 @@ _ALERT = re.compile(
 )
 RULES = [one.groupdict() for one in _ALERT.finditer(ALERTS)]
 
-# What the interface names: metric -> labels.
+# The metrics promised in the interface: metric -> labels.
 INTERFACE = {
     "sluice_requests_total": "family endpoint model group status error_code",
     "sluice_request_duration_seconds": "family model",
@@ -71,7 +71,7 @@ def test_histograms_go_to_600_s_and_grow():
 
 
 def expressions():
-    """(where, PromQL) of everything that dashboard and alerts ask."""
+    """Yield (where, PromQL) of every query in dashboard and alerts."""
     for panel in DASHBOARD["panels"]:
         for target in panel.get("targets", ()):
             yield panel["title"], target["expr"]
@@ -85,7 +85,7 @@ def expressions():
 
 
 def series_of(name):
-    """The metric behind the name of a series, and the labels that the series has."""
+    """Return the metric of a series' name, and the labels of the series."""
     for suffix in ("_bucket", "_sum", "_count"):
         metric = METRICS.get(name.removesuffix(suffix)) if name.endswith(suffix) else None
         if metric is not None and metric.kind == "histogram":

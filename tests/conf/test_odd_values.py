@@ -1,4 +1,4 @@
-"""No value of any setting ends in a traceback, from wherever it comes."""
+"""No value of any setting causes a traceback, wherever it comes from."""
 
 import contextlib
 
@@ -23,7 +23,7 @@ every_setting = pytest.mark.parametrize("name", SETTINGS)
 
 
 def opened(loaded) -> None:
-    """What every process does first with the settings."""
+    """Do what every process first does with the settings."""
     discard(open_database(loaded.settings.store.url))
 
 
@@ -52,7 +52,7 @@ def test_from_a_file(name, tmp_path):
 def test_init_makes_a_file_that_says_the_same(name, tmp_path, capsys):
     url = ("--set", f"store.url=sqlite:///{tmp_path}/s.db")
     for number, value in enumerate(ODD):
-        if name == "store.url":  # these would be made, in folders of others
+        if name == "store.url":  # would create databases in other folders
             continue
         folder = tmp_path / str(number)
         args = [str(folder), *url, "--set", f"{name}={value}"]
@@ -61,6 +61,6 @@ def test_init_makes_a_file_that_says_the_same(name, tmp_path, capsys):
         if code == 0:
             asked = load(None, [f"{name}={value}"], {}).settings
             found = load(folder / "gateway.toml", [], {}).settings
-            if name not in ("journal.dir", "log.file"):  # start at the folder of the file
+            if name not in ("journal.dir", "log.file"):  # relative to the folder of the file
                 section, key = name.split(".")
                 assert to_plain(found)[section][key] == to_plain(asked)[section][key]

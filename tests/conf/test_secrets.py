@@ -1,4 +1,5 @@
-"""The secrets file: made once with mode 0600, refused when it is weak, open or missing."""
+"""The secrets file: created once with mode 0600, refused if it is weak, readable by others or
+missing."""
 
 import base64
 import os

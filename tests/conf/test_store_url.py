@@ -1,4 +1,4 @@
-"""The address of the store is taken apart before anything is made with it."""
+"""The store's URL is parsed and checked before anything is created with it."""
 
 import pytest
 

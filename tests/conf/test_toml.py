@@ -1,4 +1,4 @@
-"""TOML of every form: the lines of keys, values that are read back, one value that is changed."""
+"""TOML of every form: the lines of keys, values that are read back, changes of single values."""
 
 import os
 import tomllib

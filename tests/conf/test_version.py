@@ -1,4 +1,4 @@
-"""The revision: the same for the same files, and the commit of a checkout as git knows it."""
+"""The revision: equal for equal files, and in a checkout the commit that git reports."""
 
 import shutil
 import subprocess
@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture
 def installed(tmp_path):
-    """installed(name) -> a folder with the code, as an operator copies it."""
+    """Return installed(name), which returns a folder with the code, copied as an operator does."""
 
     def copy(name: str) -> Path:
         (tmp_path / name).mkdir()

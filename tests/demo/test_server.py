@@ -1,4 +1,4 @@
-"""The demo vendor as an operator starts it, read by the official SDKs and byte by byte."""
+"""The demo vendor as an operator starts it, tested with the official SDKs and byte by byte."""
 
 import functools
 import json

@@ -1,4 +1,4 @@
-"""Values that conform to the schema of a structured answer or of a tool."""
+"""Values that conform to the schema of a structured answer or a tool."""
 
 import pytest
 

@@ -12,7 +12,8 @@ from store.channels.status import AVAILABLE, DISABLED, DOWN, Status
 
 @pytest.fixture
 def able():
-    """default offers all, coding some at half the price; one model is down in both."""
+    """Return an offering: default offers all models, coding some at half the price; one model is
+    down in both."""
     models = {"gpt-4.1": "gpt-4.1-2025-04-14", "gpt-5": "gpt-5"}
     everywhere = frozenset({"default", "coding"})
     served = ("channel_id", "main", everywhere, models, "responses", True, True, False, ())
@@ -37,7 +38,7 @@ def able():
         # the cheapest first
         ("coding", "gpt-5", availability.OTHER_GROUP, None, ["batch", "default"]),
         ("default", "gpt-4.1-2025-04-14", availability.UPSTREAM_NAME, ["gpt-4.1"], []),
-        ("default", "up-secret", availability.UNKNOWN, [], []),  # of groups of others
+        ("default", "up-secret", availability.UNKNOWN, [], []),  # a model of other users' groups
         ("default", "gpt-4.11", availability.UNKNOWN, ["gpt-4.1", "gpt-5"], []),
         ("default", "something else", availability.UNKNOWN, [], []),
         ("coding", "kimi", availability.IS_DOWN, [], []),

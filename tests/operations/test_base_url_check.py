@@ -1,4 +1,4 @@
-"""What is said about a base URL that somebody has typed, and about a path that was asked for."""
+"""Findings about a base URL that a user has typed, and about a requested path."""
 
 import pytest
 

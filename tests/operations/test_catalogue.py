@@ -1,4 +1,4 @@
-"""conf/catalogue.toml: enough current models of each vendor, each a model of the document."""
+"""conf/catalogue.toml: enough current models of each vendor, each valid in the document."""
 
 import re
 from collections import Counter
@@ -17,7 +17,7 @@ VENDORS = (
     *("alibaba", "minimax", "groq", "cerebras"),
 )
 DATED = re.compile(r"(-20\d\d-\d\d-\d\d|-20\d{6}|-\d{4})$")
-DEAREST = Decimal(1000)  # of a million tokens
+DEAREST = Decimal(1000)  # for a million tokens
 
 
 def test_the_catalogue_has_enough_models_of_each_vendor():
@@ -88,7 +88,7 @@ def test_a_name_that_is_not_certain_is_refused_with_all_that_it_can_mean(few):
         ("groq", "openai/gpt-oss", "groq/openai/gpt-oss"),
         ("openai-compatible", "deepseek-v4", "deepseek/deepseek-v4"),
         ("openai-compatible", "gpt-oss", None),
-        ("groq", "deepseek-v4", None),  # at another price than the maker's
+        ("groq", "deepseek-v4", None),  # sold at another price than the maker's
     ],
 )
 def test_a_model_of_a_channel_is_its_vendors(few, vendor, upstream, key):

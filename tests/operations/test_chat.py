@@ -1,4 +1,4 @@
-"""Conversations as each family's clients send them, and the text of what comes back."""
+"""Conversations as each family's clients send them, and the text of their answers."""
 
 import ast
 import json
@@ -70,7 +70,7 @@ def test_code_is_whole_and_says_what_is_sent(family, stream):
     for text in texts.values():
         assert "https://gate.example.com" in text and "SLUICE_API_KEY" in text
         assert "org/m" in text or "org%2Fm" in text
-        assert "@base" in text and "x_own" in text  # of the prompt
+        assert "@base" in text and "x_own" in text  # from the prompt
     script = f'curl() {{ for last; do :; done; printf %s "$last"; }}; {texts[CURL]}'
     lines = subprocess.run(["/bin/sh", "-c", script], capture_output=True, check=True, text=True)
     assert json.loads(lines.stdout) == sent.body

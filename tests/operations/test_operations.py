@@ -1,4 +1,4 @@
-"""Operations as commands and the Hub call them: an open store in, values out."""
+"""Operations as commands and the Hub call them: with an open store, returning values."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Lists of prices: from a file, a package, and over the network, which speaks https alone."""
+"""Lists of prices: from a file, a package, and the network, only by https."""
 
 import io
 import sys
@@ -97,6 +97,6 @@ def test_the_package_is_asked_for_its_list_when_it_is_there(monkeypatch):
     monkeypatch.setitem(sys.modules, "genai_prices", ModuleType("genai_prices"))
     monkeypatch.setitem(sys.modules, "genai_prices.data", data)
     [provider] = load_list("genai-prices", None, fetched=False)
-    assert provider is data.providers[0]  # no data class: as it is
+    assert provider is data.providers[0]  # not a data class: unchanged
     data.providers = [[prices]]
     assert load_list("genai-prices", None, fetched=False) == [[{"input_mtok": 1}]]

@@ -1,4 +1,4 @@
-"""Prices of a list for our models: which model is meant, what is taken, what is refused."""
+"""Prices from a list for the gateway's models: matching of models, accepted and refused changes."""
 
 import json
 from dataclasses import replace
@@ -43,7 +43,8 @@ def made_by(db):
 
 @pytest.fixture
 def pulled(db):
-    """pulled(price, rate, …) -> what the pull did, and the model as it is then."""
+    """Return pulled(price, rate, …), which returns the result of the pull, and the model
+    afterwards."""
 
     def run(price=None, rate=(), accepted=0, **options):
         models = [listed(price, rate)]
@@ -112,7 +113,7 @@ def test_prices_are_taken_but_none_to_zero_none_away_none_far_up(
             RATES,
             {("geo=us", "input"): "never to zero"},
         ),
-        # whole prices in the place of a factor of 0.5
+        # prices of its own replace a factor of 0.5
         (
             [{**FLEX, "input": "1.2", "output": "4", "cache_read": "0.1"}],
             [{**FLEX, "input": "1.2", "output": "4", "cache_read": "0.1"}, RATES[1]],
@@ -175,7 +176,7 @@ LIST = [
 @pytest.mark.parametrize(
     ("model", "channels", "key"),
     [
-        ("gpt-9", [], "gpt-9"),  # the maker's, of several
+        ("gpt-9", [], "gpt-9"),  # of several, the maker's
         ("mine", [("openai", "gpt-9")], "gpt-9"),
         ("mine", [("azure-openai", "gpt-9")], "azure/gpt-9"),
         ("mine", [("openai-compatible", "grok-latest")], "grok"),

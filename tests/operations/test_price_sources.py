@@ -1,4 +1,4 @@
-"""Public lists of prices in the form of the document: meters, rates, and what is left out."""
+"""Public price lists converted to the document's form: meters, rates, and omitted parts."""
 
 import json
 from datetime import date
@@ -78,7 +78,7 @@ def test_the_fields_of_litellm_are_meters(fields, price):
             {"input_cost_per_token_priority": 4e-06, "output_cost_per_token_priority": 1.6e-05},
             [{"when": {"tier": "priority"}, "input": "4", "output": "16"}],
         ),
-        (  # what a variant lacks of text is as in the plain rate
+        (  # text prices that a variant lacks are those of the plain rate
             {"input_cost_per_token_above_272k_tokens": 4e-06},
             [{"when": {"input_over": 272000}, "input": "4", "output": "8"}],
         ),
@@ -96,7 +96,7 @@ def test_the_fields_of_litellm_are_meters(fields, price):
                 }
             ],
         ),
-        ({"cache_read_input_token_cost_priority": 1e-06}, []),  # no price of text
+        ({"cache_read_input_token_cost_priority": 1e-06}, []),  # no text price
         ({"input_cost_per_token_priority": 2e-06, "output_cost_per_token_priority": 8e-06}, []),
         ({"input_cost_per_token_decisions": 1e-06, "output_cost_per_token_decisions": 0.0}, []),
         (
@@ -125,7 +125,7 @@ def test_tiers_lengths_and_factors_of_litellm_are_rates(fields, rates):
 
 
 def test_modalities_keep_their_price_in_a_rate_that_does_not_name_them():
-    """They would fall to the price of text, which is a fraction of theirs."""
+    """Otherwise they would fall back to the price of text, which is a fraction of theirs."""
     fields = {"input_cost_per_audio_token": 4e-05, "output_cost_per_reasoning_token": 9e-06}
     [rate] = litellm(**TEXT, **fields, input_cost_per_token_flex=1e-06).rate
     assert rate == {"when": {"tier": "flex"}, "input": "1", "output": "8", "input_audio": "40"}

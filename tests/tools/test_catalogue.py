@@ -1,4 +1,4 @@
-"""The choice of models for conf/catalogue.toml, and what two lists say together."""
+"""The choice of models for conf/catalogue.toml, and the combination of two lists."""
 
 from datetime import date
 

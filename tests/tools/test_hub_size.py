@@ -1,4 +1,4 @@
-"""The store that the Hub is timed on: all its books agree, and no page is left out."""
+"""The store for timing the Hub: its books are correct, and no page is left out."""
 
 import re
 

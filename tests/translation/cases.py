@@ -1,4 +1,4 @@
-"""The cases of the matrix: what a user of an SDK asks, and what must be true of the answer.
+"""The cases of the matrix: what a user of an SDK asks, and what the answer must be.
 
 Each is a function of a `Cell`; its name is the case's name in docs/conversions.md. NOT_ASKED says
 which clients cannot ask for a case, and which cases are of one mode only.
@@ -20,18 +20,18 @@ THOUGHTS = "The demo has nothing to look up. A short friendly answer will do."
 DUMMY = {"harbour": "demo", "day": 7}
 GOLDEN = "[[demo tokens=2600,2000,400,150,60]]"
 
-# how each client's family says why an answer ended
+# the finish reasons in each client's family
 STOP = {C: "stop", R: "completed", M: "end_turn", G: "STOP"}
 LENGTH = {C: "length", R: "max_output_tokens", M: "max_tokens", G: "MAX_TOKENS"}
 CALLED = {C: "tool_calls", R: "completed", M: "tool_use", G: "STOP"}
-# how each upstream's family has opaque state in a request
+# the form of opaque state in a request to each upstream's family
 STATE = {R: '"encrypted_content":"', M: '"signature":"', G: '"thoughtSignature":"'}
 
 _words = itertools.count()
 
 
 def _word() -> str:
-    """To find a request at the vendor."""
+    """Return a unique word, by which the vendor's request is found."""
     return f"word-{next(_words)}-of-the-matrix"
 
 
@@ -127,7 +127,7 @@ def reasoning(cell):
     results = [Result(call, "sunny") for call in seen.calls]
     done = cell.ask(Want(cell.model, (*first.turns, seen, results), tools=True, thinking=True))
     assert "the tool results have arrived" in done.text
-    if cell.upstream in STATE:  # which the vendor has found to be its own
+    if cell.upstream in STATE:  # the vendor has checked that the state is its own
         sent = cell.sent(word).replace('": ', '":').replace("thought_signature", "thoughtSignature")
         assert STATE[cell.upstream] in sent
 
@@ -135,7 +135,7 @@ def reasoning(cell):
 def stop(cell):
     seen = cell.ask(_want(cell, "Hello", stop="gateway"))
     assert seen.text.endswith("Your ")
-    # Not every upstream says that it was a stop sequence.
+    # Not every upstream reports that a stop sequence ended it.
     expected = {M: ("stop_sequence", "end_turn")}.get(cell.client, (STOP[cell.client],))
     assert seen.finish in expected
     if cell.client == M and cell.upstream in (M, R):
@@ -150,8 +150,8 @@ def length(cell):
 
 
 def cached_usage(cell):
-    """The same call costs what its upstream says, whoever asks; generate-content says nothing of
-    what was written to a cache, and counts it as read."""
+    """The same call costs what its upstream reports, whichever client asks; generate-content does
+    not report cache writes separately, and counts them as input."""
     seen = cell.ask(_want(cell, f"Hello {GOLDEN}"))
     record = cell.record(seen.request_id)
     written = 0 if cell.upstream == G else 400
@@ -160,7 +160,7 @@ def cached_usage(cell):
     assert counts_of(record) == {name: count for name, count in counts.items() if count}
     assert Decimal(record["cost"]) == (Decimal("0.0034") if written == 0 else Decimal("0.0036"))
     said = (2600, 2000, written, 150, 60)
-    # What a family has no word for is not said.
+    # What a family has no field for is not reported.
     assert tuple(mine for mine in seen.usage if mine is not None) == tuple(
         theirs for mine, theirs in zip(seen.usage, said, strict=True) if mine is not None
     )
@@ -174,7 +174,8 @@ def refusal(cell):
 
 
 def _fails(cell, words, outcome, code):
-    """A call that ends in the client's exception and is recorded as failed."""
+    """Make a call that ends in the client's exception and is recorded as failed; return the
+    exception."""
     want = Want(cell.world.failing(cell.upstream), (User(f"Hello {words}"),))
     with pytest.raises(CLIENTS[cell.client].ERROR) as caught:
         cell.world.clients[cell.client].ask(want, stream=cell.stream)
@@ -190,7 +191,7 @@ def error_before(cell):
 
 
 def error_midstream(cell):
-    # What the vendors' statuses 529 and UNAVAILABLE mean; the others name no kind.
+    # The vendors' statuses 529 and UNAVAILABLE mean this; the others name no kind.
     code = "upstream_overloaded" if cell.upstream in (M, G) else "upstream_error"
     _fails(cell, "[[demo error_event=6 code=server_error]]", "upstream_error", code)
 
@@ -213,7 +214,7 @@ CASES = {
 
 
 def thinking_asked(cell):
-    """Of a model that may not think at all: what it cannot do is left out."""
+    """At a model that may not think at all: what it cannot do is left out."""
     first = Want(cell.model, (User(BOTH),), tools=True, thinking=True)
     seen = cell.ask(first)
     results = [Result(call, "sunny") for call in seen.calls]
@@ -228,6 +229,6 @@ def temperature(cell):
 
 
 def not_asked(case: str, client: str, stream: bool) -> bool:
-    """Whether there is no such thing: responses have no stop sequences, a plain answer comes at
-    once."""
+    """Return True if there is no such case: responses have no stop sequences, and a plain answer
+    comes in one piece."""
     return (case == "stop" and client == R) or (case == "error_midstream" and not stream)

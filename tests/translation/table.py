@@ -1,8 +1,8 @@
 """The checked-in table of the cells of the matrix that pass: table.json, for tests and docs.
 
 `{case: {client: {upstream: [modes that pass]}}}`. The tests compare with it and never write it:
-`python -m tests.translation.table` runs them and adds the cells that pass now. It drops none; a
-cell that is to go is taken out by hand.
+`python -m tests.translation.table` runs them and adds the cells that pass now. It removes none;
+remove a cell by hand.
 """
 
 import json
@@ -29,7 +29,7 @@ IDS = [" ".join(cell) for cell in CELLS]
 
 
 def passing() -> set[tuple[str, str, str, str]]:
-    """The cells that the table has."""
+    """Return the cells of the table."""
     return {
         (case, client, upstream, mode)
         for case, of_case in json.loads(PATH.read_text()).items()
@@ -40,7 +40,7 @@ def passing() -> set[tuple[str, str, str, str]]:
 
 
 def write(cells: set[str]) -> None:
-    """Write the table of these cells, by their ids."""
+    """Write the table of these cells, given by their ids."""
     table = {
         case: {
             client: {
@@ -61,7 +61,7 @@ def write(cells: set[str]) -> None:
 
 
 class Collector:
-    """A plugin of pytest that notes which cells pass."""
+    """A pytest plugin that records which cells pass."""
 
     def __init__(self) -> None:
         self.passed: set[str] = set()
@@ -72,7 +72,8 @@ class Collector:
 
 
 def update(passed: set[str]) -> int:
-    """Add cells to the table; returns 1, and leaves it as it is, where one does not pass now."""
+    """Add cells to the table. If one of its cells does not pass now, leave it unchanged and return
+    1."""
     expected = {" ".join(cell) for cell in passing()}
     for mark, cells in (("+", passed - expected), ("-", expected - passed)):
         sys.stdout.writelines(f"{mark} {cell}\n" for cell in sorted(cells))

@@ -1,6 +1,6 @@
-"""What the cases of the matrix say to a model, and what a user of an SDK sees of its answer.
+"""Requests of the matrix's cases to a model, and answers as a user of an SDK sees them.
 
-Free of any family: `clients/` say it in the words of the official SDKs.
+Independent of any family; `clients/` translates them for the official SDKs.
 """
 
 import base64
@@ -26,7 +26,7 @@ TOOLS = ("get_weather", "get_tide")
 
 @dataclass(frozen=True)
 class Call:
-    """A tool that the model wants called."""
+    """A tool call of the model."""
 
     id: str
     name: str
@@ -35,7 +35,7 @@ class Call:
 
 @dataclass(frozen=True)
 class User:
-    """Words of the user, perhaps with an image."""
+    """A text of the user, perhaps with an image."""
 
     text: str
     image: bool = False
@@ -43,14 +43,14 @@ class User:
 
 @dataclass(frozen=True)
 class Model:
-    """Words of the model that its client has from elsewhere."""
+    """A text of the model that the client did not get in this conversation."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class Result:
-    """What a tool has answered."""
+    """The result of a tool."""
 
     call: Call
     text: str
@@ -59,10 +59,10 @@ class Result:
 
 @dataclass
 class Seen:
-    """An answer as the SDK's user has it; `native` is what goes into the next request's history.
+    """An answer as the SDK's user sees it; `native` goes into the next request's history.
 
-    `usage` is (input with all of the cache, of it read, of it written, output, of it thoughts);
-    None where the family does not say it.
+    `usage` is (input including cache, its cache reads, its cache writes, output, its thoughts);
+    None where the family does not report it.
     """
 
     text: str = ""
@@ -79,7 +79,7 @@ class Seen:
 
 @dataclass(frozen=True)
 class Want:
-    """A request: turns (`User`, `Model`, `Seen`, lists of `Result`) and what else is asked."""
+    """A request: turns (`User`, `Model`, `Seen`, lists of `Result`) and its options."""
 
     model: str
     turns: tuple[Any, ...]

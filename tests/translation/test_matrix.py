@@ -1,4 +1,4 @@
-"""Any client before any upstream: official SDKs, a real gateway, and the strict vendor."""
+"""Any client with any upstream: official SDKs, a real gateway, and the strict vendor."""
 
 import pytest
 

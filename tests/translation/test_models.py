@@ -1,5 +1,5 @@
-"""Models that take less than others, asked by clients of other families: what they refuse is not
-sent to them."""
+"""Restricted models, requested by clients of other families: what they refuse is not sent to
+them."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The table of the matrix changes by `make matrix` alone, and loses no cell by it."""
+"""The table of the matrix changes only by `make matrix`, and loses no cell by it."""
 
 import pytest
 

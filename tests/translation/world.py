@@ -1,6 +1,6 @@
-"""The gateway of the matrix: for each upstream family models that only channels of it serve.
+"""The gateway of the matrix: for each upstream family, models that only its channels serve.
 
-`Cell` is one place of the matrix: a client's family, an upstream's, plain or streamed.
+`Cell` is one place of the matrix: a client's family, an upstream's family, plain or streamed.
 """
 
 import itertools
@@ -15,14 +15,14 @@ from tests.translation.clients import chat, generate, messages, responses
 
 CLIENTS = {module.FAMILY: module for module in (chat, responses, messages, generate)}
 FAMILIES = tuple(CLIENTS)
-# family: the vendor of its channels, and a model's name there; this one of generate_content signs
+# family: the vendor of its channels, and a model's name there; the one of generate_content signs
 VENDORS = {
-    "chat_completions": ("openai", "gpt-5.2"),  # newer ones do not think beside tools
+    "chat_completions": ("openai", "gpt-5.2"),  # newer ones cannot think when there are tools
     "responses": ("openai", "gpt-5.5"),
     "messages": ("anthropic", "claude-opus-4-6"),
     "generate_content": ("gemini", "gemini-3-pro"),
 }
-# Models that take less, by their names at the vendor: (family, vendor). As the vendors have it.
+# Restricted models, by their names at the real vendors: (family, vendor).
 OTHER_MODELS = {
     "gpt-4o": ("chat_completions", "openai"),
     "gpt-4": ("chat_completions", "openai"),
@@ -35,7 +35,7 @@ OTHER_MODELS = {
     "gemini-2.5-flash": ("generate_content", "gemini"),
     "gemini-2.0-flash": ("generate_content", "gemini"),
 }
-# Each failure has a channel of its own, so that no test meets what the gateway remembers of one.
+# Each failure has a channel of its own, so that the gateway's memory of one affects no other test.
 FAILURES = 32
 SETTINGS = {"upstream.first_byte_timeout_s": 4, "upstream.idle_timeout_s": 3}
 
@@ -99,7 +99,7 @@ class World:
         self._failures = {family: itertools.count() for family in FAMILIES}
 
     def failing(self, family: str) -> str:
-        """A model whose channel of this family no other test uses."""
+        """Return a model whose channel of this family no other test uses."""
         return f"{family}-fails-{next(self._failures[family])}"
 
     def close(self) -> None:
@@ -111,7 +111,7 @@ class World:
 
 @dataclass(frozen=True)
 class Cell:
-    """One client's family before one upstream's."""
+    """One client's family with one upstream's."""
 
     world: World
     client: str
@@ -121,11 +121,11 @@ class Cell:
 
     @property
     def model(self) -> str:
-        """The public name of the model that is asked."""
+        """Return the public name of the requested model."""
         return self.other_model or self.upstream
 
     def ask(self, want: Any) -> Any:
-        """The answer, whose call must have been recorded as what it was."""
+        """Make the request and return the answer; check that the call was recorded correctly."""
         seen = self.world.clients[self.client].ask(want, stream=self.stream)
         assert seen.model == want.model
         record = self.record(seen.request_id)
@@ -134,15 +134,15 @@ class Cell:
         return seen
 
     def record(self, call_id: str) -> dict[str, Any]:
-        """The usage record of a call."""
+        """Return the usage record of a call."""
         return self.world.gateway.record(call_id)
 
     def failed_record(self) -> dict[str, Any]:
-        """The usage record of the last call of this client's family."""
+        """Return the usage record of the last call of this client's family."""
         return self.record(self.world.wires[self.client].answers[-1][1]["x-request-id"])
 
     def sent(self, word: str) -> str:
-        """The body of the last request with this word in it that has reached the vendor."""
+        """Return the body of the last request that reached the vendor with this word in it."""
         found = [entry["body"] for entry in self.world.upstream.log() if word in entry["body"]]
         self.world.upstream.reset()  # a long log takes long to read
         assert found, f"no request with {word}"

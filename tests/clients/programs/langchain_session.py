@@ -1,4 +1,4 @@
-"""Sessions with LangChain's chat models: `api` is the family that they speak."""
+"""Sessions with LangChain's chat models; `api` is their family."""
 
 from functools import reduce
 from operator import add
@@ -11,7 +11,7 @@ from workshop import ROUNDS_MAX, TOOLS, call, play
 
 
 def model_of(told):
-    """The chat model of a family."""
+    """Return the chat model of a family."""
     base, key, api = told["base_url"], told["key"], told["api"]
     if api == "messages":
         return ChatAnthropic(

@@ -1,4 +1,4 @@
-"""Sessions with LiteLLM's client: `api` is the family that it speaks."""
+"""Sessions with LiteLLM's client; `api` is its family."""
 
 import inspect
 import json

@@ -1,4 +1,4 @@
-"""Sessions with agents of pydantic-ai: `api` is the family that their model speaks."""
+"""Sessions with agents of pydantic-ai; `api` is the family of their model."""
 
 import asyncio
 
@@ -14,7 +14,7 @@ from workshop import ROUNDS_MAX, TOOLS, play
 
 
 def model_of(told):
-    """The model of a family."""
+    """Return the model of a family."""
     base, key, api = told["base_url"], told["key"], told["api"]
     if api == "messages":
         provider = AnthropicProvider(base_url=base, api_key=key)

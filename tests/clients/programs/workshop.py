@@ -1,7 +1,8 @@
-"""What the Python programs of this folder share: the tools of a session, and the list of sessions.
+"""The common part of the Python programs of this folder: the tools of a session, and the loop over
+sessions.
 
-A program is run with the packages of tests/clients/requirements.txt. It reads the sessions as JSON,
-plays them one after the other, and prints what each came to.
+A program runs with the packages of tests/clients/requirements.txt. It reads the sessions as JSON,
+plays them one after the other, and prints the results.
 """
 
 import json
@@ -47,7 +48,7 @@ TOOLS = {tool.__name__: tool for tool in (read_file, edit_file, write_file, run_
 
 
 def call(name: str, arguments: dict) -> str:
-    """What a tool gives; an error is a result, too."""
+    """Return a tool's result; an error is a result too."""
     try:
         return TOOLS[name](**arguments)
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -55,7 +56,7 @@ def call(name: str, arguments: dict) -> str:
 
 
 def play(session: Callable[[dict, str], str]) -> None:
-    """Plays the sessions of standard input: `session(told, prompt)` returns the last words."""
+    """Play the sessions of standard input: `session(told, prompt)` returns the last text."""
     told = json.load(sys.stdin)
     found = []
     for one in told["sessions"]:

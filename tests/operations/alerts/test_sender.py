@@ -153,7 +153,7 @@ def test_a_members_webhook_reaches_no_private_address(db, webhook, host):
 
 
 def test_an_address_is_judged_at_each_try_after_resolution(db, webhook, monkeypatch):
-    """A name that leads elsewhere the second time is refused then."""
+    """A name that resolves to another address the second time is then refused."""
     owner_id = add_user(db, "bob")
     place, _ = destination(db, webhook.url, owner_id=owner_id)
     judged = []

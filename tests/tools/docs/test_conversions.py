@@ -1,4 +1,4 @@
-"""docs/conversions.md says all that the codecs know, in words."""
+"""docs/conversions.md describes everything that the codecs do."""
 
 from typing import get_args
 

@@ -1,6 +1,8 @@
-"""docs/errors.md: every condition is there, and how upstream errors are read is what the code does.
+"""docs/errors.md: every condition is there, and the described reading of upstream errors matches
+the code.
 
-The tables of conditions are generated; tests/test_docs.py holds them up to date."""
+The tables of conditions are generated; tests/test_docs.py keeps them up to date.
+"""
 
 import json
 import re
@@ -17,13 +19,13 @@ PAGE = (Path(__file__).resolve().parents[3] / "docs/errors.md").read_text()
 
 
 def sections():
-    """{title: its lines}"""
+    """Return {title: its lines}."""
     parts = re.split(r"^## (.+)$", PAGE, flags=re.MULTILINE)
     return dict(zip(parts[1::2], (part.splitlines() for part in parts[2::2]), strict=True))
 
 
 def table(lines):
-    """The rows of the one table among lines, each a dictionary."""
+    """Return the rows of the one table among lines, each a dictionary."""
     rows = [line[2:-2].split(" | ") for line in lines if line.startswith("| ")]
     assert len({len(row) for row in rows}) == 1
     return [dict(zip(rows[0], row, strict=True)) for row in rows[1:]]
@@ -43,7 +45,7 @@ def test_every_condition_has_its_row_in_every_family_that_can_meet_it(family):
 
 
 READINGS = table(sections()["How upstream errors are read"])
-# What an upstream may answer, by the beginning of its row: statuses (none: 200), the error object.
+# Answers of an upstream, by the start of their row: statuses (none: 200), the error object.
 UPSTREAMS = {
     "400, 413, 422 and": ((400, 413, 415, 422), {}),
     "the same, with words on the length": ((400, 413), {"code": "context_length_exceeded"}),

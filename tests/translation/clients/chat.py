@@ -82,7 +82,8 @@ def _messages(turn):
 
 
 def _gathered(stream):
-    """The message that the deltas come to, with what the SDK has no type for."""
+    """Return the message accumulated from the deltas, including fields without a type in the
+    SDK."""
     message: dict[str, Any] = {"role": "assistant"}
     calls: dict[int, dict[str, Any]] = {}
     finish, usage, model = "", None, ""

@@ -43,7 +43,7 @@ def _request(want):
         asked["tool_choice"] = {"type": "tool", "name": want.force}
     if want.schema:
         asked["output_config"] = {"format": {"type": "json_schema", "schema": KETTLE}}
-    if want.temperature is not None:  # which the SDK has no name for
+    if want.temperature is not None:  # not a parameter of the SDK
         asked["extra_body"] = {"temperature": want.temperature}
         asked["extra_headers"] = {"anthropic-version": "2023-06-01"}
     if want.thinking:

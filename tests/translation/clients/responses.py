@@ -72,7 +72,8 @@ def _items(turn):
 
 
 def _last(events):
-    """The response of the last event; the events before it must have told the same."""
+    """Return the response of the last event; check that the events before it had the same
+    content."""
     text, arguments, number, items = "", {}, -1, []
     answer = None
     for event in events:
