@@ -1,5 +1,5 @@
-// The preview of a rule follows what is typed: the form is sent as by its button, and the preview of
-// the answer takes the place of the one on the page.
+// Updates the preview of a rule while its form is edited: submits the form like its Preview button, and
+// replaces the preview on the page by the one in the response.
 import { UNSEEN } from "./visit.js";
 
 const PAUSE_MS = 400;

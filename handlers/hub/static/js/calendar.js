@@ -1,12 +1,12 @@
-// The panel of dates: the first day that is clicked begins the span, the second one ends it; keys as
-// in the ARIA grid pattern. Without it each day is a link.
+// The calendar of the date picker: the first click sets the start of the span, the second its end. Keys
+// follow the ARIA grid pattern. Without this script, each day is a link.
 import { fetchPage } from "./visit.js";
 import { onFailure } from "./session.js";
 import { phrase } from "./words.js";
 
 const DAY_MS = 86_400_000;
 const STEPS = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -7, ArrowDown: 7 };
-let first = null; // the day that begins the span, once it is clicked
+let first = null; // the first day of the span, after the first click
 
 function panel() {
   return document.querySelector("[data-dates]");
@@ -40,7 +40,7 @@ function set(end, day, time) {
   field(`${end}_time`).value = time;
 }
 
-/** Marks the days of a span. */
+/** Marks the days of the span. */
 function mark(from, to) {
   for (const link of links()) {
     const { day } = link.dataset;
@@ -58,7 +58,7 @@ function mark(from, to) {
   note.textContent = phrase(note.dataset.daysOf, { days, zone: note.dataset.zone });
 }
 
-/** One day of the calendar can be reached by Tab: the last one of the span, else the newest. */
+/** Makes one day reachable by Tab: the last day of the span or, without a span, the latest day. */
 function prepare() {
   if (!panel()) return;
   const days = links();
@@ -75,7 +75,7 @@ function focusDay(day) {
   return true;
 }
 
-/** Shows other months in place. */
+/** Replaces the months by others, without leaving the page. */
 async function turn(link) {
   try {
     const page = await fetchPage(link.href);

@@ -1,4 +1,4 @@
-// Cells of prices in a table: Enter goes down, Esc puts a value back, several pasted lines fill a column.
+// Price cells in a table: Enter moves down, Esc restores the value, several pasted lines fill the column.
 
 export function prepareCells(form) {
   for (const input of form.querySelectorAll(".cell > input")) input.dataset.before = input.value;
@@ -6,7 +6,7 @@ export function prepareCells(form) {
   form.addEventListener("paste", onCellPaste);
 }
 
-/** Enter goes down a column, Esc puts the value back. */
+/** Moves down the column on Enter, restores the value on Esc. */
 function onCellKey(event) {
   if (!event.target.matches(".cell > input")) return;
   if (event.key === "Enter") {
@@ -21,7 +21,7 @@ function onCellKey(event) {
   }
 }
 
-/** Several lines fill the column downwards. */
+/** Spreads several pasted lines over the cells below. */
 function onCellPaste(event) {
   if (!event.target.matches('.cell > input[inputmode="decimal"]')) return;
   const lines = event.clipboardData.getData("text").trim().split(/\r?\n/);

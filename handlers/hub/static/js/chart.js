@@ -1,5 +1,5 @@
-// The tip of a chart's columns, from the table behind it; arrows move between columns; a row of the
-// table below, which is the legend, lights its part.
+// Tooltips for a chart's columns, filled from the table behind the chart. Arrow keys move between
+// columns. Hovering over a row of the legend, the table below, highlights the row's part.
 import { phrase } from "./words.js";
 
 const FLIP_SHARE = 0.6;
@@ -70,7 +70,7 @@ function show(column) {
   box.style.left = `${Math.max(left - outer.left, GAP_PX)}px`;
   box.style.top = `${GAP_PX}px`;
   tip = { box, column, title: column.querySelector("title") };
-  tip.title?.remove(); // the browser's own would lie over it
+  tip.title?.remove(); // the browser's own tooltip would cover it
 }
 
 function hide() {
@@ -97,7 +97,7 @@ document.addEventListener("focusin", (event) => {
   light(event.target.closest?.("[data-legend] tr[data-part]"));
 });
 
-/** Lights the part of a row of the legend in all columns. */
+/** Highlights the part of a legend's row in all columns. */
 function light(row) {
   const chart = document.querySelector("[data-explore]");
   if (!chart) return;

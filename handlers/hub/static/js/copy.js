@@ -13,7 +13,7 @@ async function copyText(text) {
     await navigator.clipboard.writeText(text);
     return true;
   } catch {
-    return copyBySelection(text); // plain http has no clipboard
+    return copyBySelection(text); // the clipboard API needs HTTPS
   }
 }
 

@@ -1,4 +1,4 @@
-// The dialog of /find: what is typed is looked for, arrows go through what it leads to.
+// The dialog of /find: searches while the user types; arrow keys move through the results.
 import { fetchPage } from "./visit.js";
 import { onFailure } from "./session.js";
 
@@ -24,7 +24,7 @@ async function look(form) {
   }
 }
 
-/** Moves through the links; Enter in the field opens the first. */
+/** Moves through the results; Enter in the field opens the first. */
 export function onFinderKey(event) {
   const finder = event.target.closest("[data-sheet='finder']");
   if (!finder) return;

@@ -1,4 +1,4 @@
-// Forms: no second submission while the first is in flight; typed confirmations; secrets shown once.
+// Forms: no second submission while the first is in flight, typed confirmations, secrets shown once.
 
 /** Shows the pressed button of a form as busy until the page is left. */
 export function onBusySubmit(event) {
@@ -11,7 +11,7 @@ export function onBusySubmit(event) {
   if (form.method !== "post" || form.matches("[data-download]")) return;
   form.dataset.sent = "true";
   const button = event.submitter;
-  // Disabled only after the form is read: its name and value are part of it.
+  // Set after the form was read, since the button's name and value are part of the form.
   if (button) setTimeout(() => setBusy(button, true));
   window.addEventListener("pageshow", () => release(form, button), { once: true });
 }
@@ -32,7 +32,7 @@ export function checkMatch(input) {
   if (button) button.disabled = input.value !== input.dataset.match;
 }
 
-/** Asks before a page with a new secret is left, until it was copied, downloaded or said to be stored. */
+/** Asks for confirmation before leaving a new secret that was not copied, downloaded or marked as stored. */
 export function guardSecret() {
   const secret = document.querySelector("[data-secret]");
   if (!secret) return;

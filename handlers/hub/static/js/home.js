@@ -1,6 +1,6 @@
-// Home for administrators: brings its parts up to date each minute while the page is visible, and
-// those that took long as soon as they are there. The page does not move: only parts that changed are
-// exchanged, and none that is in use.
+// The home page for administrators: refreshes its parts every minute while the page is visible, and loads
+// late parts as soon as they are ready. To keep the page steady, only parts that changed and are not in
+// use are replaced.
 import { UNSEEN, fetchPage } from "./visit.js";
 
 const EVERY_MS = 60_000;
@@ -22,7 +22,7 @@ async function refresh() {
   try {
     page = await fetchPage(address, { headers: UNSEEN });
   } catch {
-    return; // the next one may succeed; until then the page stays as it is
+    return; // keep the page; the next refresh may succeed
   }
   for (const part of parts()) {
     const name = part.dataset.part;

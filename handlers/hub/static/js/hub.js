@@ -11,7 +11,7 @@ import { startToasts } from "./toast.js";
 import { goOn } from "./session.js";
 import { onFinderInput, onFinderKey } from "./finder.js";
 
-/** Prepares new content of a page; modules of pages may do more. */
+/** Prepares new content of a page. Modules of single pages can listen for it, too. */
 function prepare(root) {
   showTimes(root);
   for (const input of root.querySelectorAll("[data-match]")) checkMatch(input);

@@ -49,7 +49,7 @@ function closeMenus() {
   }
 }
 
-/** Opens a menu at its first field, or closes it. */
+/** Opens a menu and focuses its first field, or closes the menu. */
 function toggleMenu(selector) {
   const menu = document.querySelector(selector);
   if (!menu) return false;

@@ -1,4 +1,4 @@
-// A test call shows its result in place; a secret that is pasted fills the snippets.
+// Shows the result of a test call in place, and fills a pasted secret into the snippets.
 import { fetchPage } from "./visit.js";
 import { release, setBusy } from "./forms.js";
 import { onFailure } from "./session.js";
@@ -24,18 +24,18 @@ async function onTest(event) {
   }
 }
 
-/** Makes the test call as the client that is shown. */
+/** Makes the form's test call use the client that is shown. */
 function onClientChoice(event) {
   if (event.target.name !== "shown-client") return;
   for (const field of document.querySelectorAll("input[type='hidden'][name='client']")) field.value = event.target.value;
 }
 
-// ---- "Your key": the secret goes into the snippets of this page and nowhere else ---------------------------
+// ---- "Your key": the secret is only used for the snippets on this page, and never sent ----------------------
 
 const SECRET = /^[\w.-]{16,200}$/;
 let pasted = "";
 
-/** Puts the pasted secret into all snippets, or takes it out again. */
+/** Inserts the pasted secret into all snippets, or the placeholder if it is no secret. */
 function fillSnippets(field) {
   const { none, begin, end, other, short, filled } = field.dataset;
   const value = SECRET.test(pasted) ? pasted : none;
@@ -56,7 +56,7 @@ function onSecret(event) {
   fillSnippets(field);
 }
 
-/** Fills the snippets of new content with what was pasted before. */
+/** Inserts the pasted secret into the snippets of new content. */
 function keepSecret() {
   const field = document.querySelector("[data-your-key]");
   if (!field || !pasted) return;

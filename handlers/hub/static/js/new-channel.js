@@ -1,5 +1,5 @@
-// A new channel: what a chosen vendor fills in, the keys of price cells, tests whose results come in
-// as they end. All of it works without script, by forms.
+// A new channel: fields filled in for the chosen vendor, keys in price cells, test results shown as the
+// tests finish. Without script, forms do the same.
 import { api } from "./api.js";
 import { prepareCells } from "./cells.js";
 import { setBusy } from "./forms.js";
@@ -51,7 +51,7 @@ function chosenVendor(form) {
   return form.querySelector('[name="vendor"]:checked');
 }
 
-/** Fills in what follows from a vendor; what was typed stays. */
+/** Fills in the fields that depend on the vendor. Typed values remain. */
 function takeVendor(form, before) {
   const vendor = chosenVendor(form);
   const paths = JSON.parse(vendor.dataset.paths);
@@ -110,7 +110,7 @@ function counted(form) {
   }
 }
 
-/** Marks the cells that a chosen row lacks, and those that differ from the list. */
+/** Marks missing cells in chosen rows, and cells that differ from the list. */
 function judge(form) {
   counted(form);
   for (const row of form.querySelectorAll(".offered tbody > tr")) {
@@ -188,7 +188,7 @@ async function test(form, model) {
   counted(form);
 }
 
-/** Draws the margins of the groups anew, as the page would show them. */
+/** Redraws the groups' margins as the server would. */
 function showMargins(form) {
   const pay = form.querySelector('[name="pay"]:checked').value;
   const share = pay === "factor" ? Number(form.elements.cost_factor.value.replace(",", ".")) : pay === "models" ? sharePaid(form) : NaN;
@@ -213,7 +213,7 @@ function showMargins(form) {
   }
 }
 
-/** Returns cost by list price of the models that have both; NaN without any. */
+/** Returns the ratio of cost to price over the models that have both; NaN if none has. */
 function sharePaid(form) {
   let cost = 0;
   let price = 0;

@@ -1,11 +1,11 @@
-// Home, channel status, wallet: the titles and links of bars.
+// Titles and links for the bars on the pages home, channel status and wallet.
 import { formatTime } from "./time.js";
 import { UNSEEN, fetchPage, visit } from "./visit.js";
 import { phrase } from "./words.js";
 
 const DAY_MS = 86_400_000;
 
-/** Returns the bar under the pointer: its begin, its length, its counts. */
+/** Returns the bar under the pointer: its start, length and counts. */
 function barAt(link, event) {
   const bars = link.dataset.bars.split(",");
   const box = link.querySelector("svg").getBoundingClientRect();
@@ -36,7 +36,7 @@ document.addEventListener("pointermove", (event) => {
 
 document.addEventListener("click", (event) => {
   const link = event.target.closest?.("[data-bars]");
-  if (!link || !event.detail) return; // by keyboard: the calls of all bars
+  if (!link || !event.detail) return; // by keyboard, the link leads to the calls of all bars
   const bar = barAt(link, event);
   const url = new URL(link.href);
   url.searchParams.set("since", new Date(bar.since).toISOString());
@@ -45,8 +45,8 @@ document.addEventListener("click", (event) => {
   location.assign(url);
 });
 
-// Home before the first call: looks for it every two seconds while the page is visible. The steps stay, done,
-// until their reader goes to Home.
+// The home page before the first call: checks for the call every two seconds while the page is visible.
+// The completed steps remain until the user goes to the home page.
 const LOOK_MS = 2000;
 let looking;
 
@@ -62,7 +62,7 @@ async function lookForCall() {
         return;
       }
     } catch {
-      // The next look may succeed; until then the page stays as it is.
+      // Keep the page; the next check may succeed.
     }
   }
   looking = setTimeout(lookForCall, LOOK_MS);

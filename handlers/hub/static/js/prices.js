@@ -1,4 +1,4 @@
-// Prices of many models: cells that show what was changed, ticks for all rows. All of it works without script.
+// Prices of many models: marks changed cells, and offers a checkbox for all rows. The page works without it.
 import { prepareCells } from "./cells.js";
 import { phrase } from "./words.js";
 
@@ -15,7 +15,7 @@ function prepare(root) {
   }
 }
 
-/** Marks cells that were changed, and those that lack a price, and counts the changed models. */
+/** Marks changed cells and cells that need a price, and counts the changed models. */
 function judge(form) {
   let edited = 0;
   for (const row of form.querySelectorAll("tbody > tr")) {

@@ -1,4 +1,4 @@
-// Rows of lists: a click anywhere opens the link of the row; what is cut has its whole as title.
+// Rows of lists: a click anywhere on a row opens its link. Truncated texts get the whole text as title.
 
 const LINKS = "td:first-child > a, td.name > a, a.opens";
 const PRESSED = "a, button, input, label, select, summary, .panel";
@@ -8,7 +8,7 @@ export function linkOf(row) {
   return row.querySelector(LINKS);
 }
 
-/** Opens the row that was clicked beside its link, on what has a title of its own. */
+/** Opens a row's link for clicks on elements above the link, which have a title of their own. */
 export function onRowClick(event) {
   const row = event.target.closest("tr.row");
   if (!row || event.defaultPrevented || event.target.closest(PRESSED) || String(getSelection())) return;
@@ -18,7 +18,7 @@ export function onRowClick(event) {
 
 const CUT = "td, td *, .one-line, .badge, .chip b, h1, .segment > *, .side .who > b";
 
-/** Gives what is cut under the pointer its whole text as title. */
+/** Adds titles with the whole text to truncated elements near the pointer. */
 export function onOver(event) {
   const place = event.target.closest?.("tr, section, header, nav, form");
   for (const element of place?.querySelectorAll(CUT) ?? []) {

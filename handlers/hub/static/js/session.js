@@ -1,17 +1,17 @@
-// The end of a session: a notice leads to the sign-in in a new tab, and what is on the page stays. Once
-// somebody has signed in, what was asked for is asked for again, and forms can be sent.
+// When a session has ended, a notice links to the sign-in page in a new tab, and the page stays as it is. After
+// signing in, the failed request is repeated and forms can be sent.
 import { toast } from "./toast.js";
 
 export class SessionEnded extends Error {}
 
-let resume = null; // the request that the end of the session refused, if it can be repeated
+let resume = null; // repeats the request that failed because the session had ended, if possible
 
-/** Tells whether an answer is the sign-in, or a form of an earlier session. */
+/** Returns whether a response is the sign-in page, or asks to send a form of an earlier session again. */
 export function isEnded(answer, page) {
   return new URL(answer.url).pathname === "/sign-in" || Boolean(page.querySelector("form[data-resend]"));
 }
 
-/** Reports a request that failed; `again` repeats it after the next sign-in. */
+/** Reports a failed request. `again` repeats it after the next sign-in. */
 export function onFailure(error, again = null) {
   if (!(error instanceof SessionEnded)) {
     toast(document.body.dataset.failed);
@@ -28,7 +28,7 @@ export function onFailure(error, again = null) {
   goOn(); // another tab may have signed in
 }
 
-/** Removes the notice if there is a session again, gives all forms its token, and repeats the request. */
+/** If there is a session again: removes the notice, sets the new token in all forms, repeats the request. */
 export async function goOn() {
   if (!document.querySelector("[data-session]")) return;
   const answer = await fetch("/account", { headers: { Accept: "text/html", "X-Unseen": "1" } });

@@ -1,7 +1,7 @@
-// Drawers and dialogs: a link a[data-drawer] or a[data-dialog] opens the article[data-sheet] of its
-// page over this one. A drawer has its own address, which shows the same page without script.
-// In a sheet, forms that post are sent by fetch: a redirect leads there, an answer with another
-// sheet (the form with its problems) takes the place of this one.
+// Drawers and dialogs: a link a[data-drawer] or a[data-dialog] opens the article[data-sheet] of its target
+// page over this page. A drawer has a URL of its own, which works without script, too. Forms in a sheet that
+// use POST are sent by fetch: a redirect is followed; a response with another sheet (the form with its
+// problems) replaces this one.
 import { UNSEEN, fetchPage, visit } from "./visit.js";
 import { onFailure } from "./session.js";
 import { release, setBusy } from "./forms.js";
@@ -27,7 +27,7 @@ export function onSheetClick(event) {
   openSheet(link);
 }
 
-/** Returns whether a field of a sheet's forms has another value than it came with. */
+/** Returns whether any field in a sheet's forms was changed. */
 function isTyped(dialog) {
   const fields = dialog.querySelectorAll("form[method='post'] :is(input:not([type='hidden']), select, textarea)");
   return "typed" in dialog.dataset || [...fields].some((field) => {
@@ -38,14 +38,14 @@ function isTyped(dialog) {
   });
 }
 
-/** Closes a sheet; asks first when something was typed. */
+/** Closes a sheet, after a confirmation if a field was changed. */
 function closeUnlessTyped(dialog) {
   if (!isTyped(dialog) || confirm(document.body.dataset.typed)) dialog.close();
 }
 
 const FIRST_FIELD = "[autofocus], form :is(input:not([type='hidden'], [type='radio']), select, textarea)";
 
-/** Gives focus to the first wrong field of a page or sheet; returns whether there is one. */
+/** Focuses the first invalid field of a page or sheet. Returns whether there is one. */
 export function focusWrong(root) {
   const field = root.querySelector("[aria-invalid='true']");
   field?.focus();
@@ -57,7 +57,7 @@ function outside(event) {
   return event.clientX < box.left || event.clientX > box.right || event.clientY < box.top || event.clientY > box.bottom;
 }
 
-/** Opens the sheet of a link over the page. */
+/** Opens the sheet of a link's target over the page. */
 export async function openSheet(link) {
   let sheet;
   try {
@@ -84,7 +84,7 @@ export async function openSheet(link) {
   if (drawer) history[history.state?.sheet ? "replaceState" : "pushState"]({ sheet: true }, "", link.href);
 }
 
-/** Returns the address of the page behind a sheet, with its filters, where its form leads to that page; else the form's. */
+/** Returns where a sheet's form leads. The URL of the page behind the sheet gets the filters of that page. */
 function leadingBack(url) {
   const back = opened?.back ?? url;
   return new URL(back, location.href).pathname === new URL(url).pathname ? back : url;
@@ -117,7 +117,7 @@ function onClosed() {
   for (const row of document.querySelectorAll("tr.open")) row.classList.remove("open");
   if (history.state?.sheet) history.replaceState(null, "", back);
   const target = document.contains(link) ? link : document.querySelector(`a[href="${CSS.escape(link.getAttribute("href"))}"]`);
-  const menu = target?.closest("details.menu:not([open])"); // its links cannot have the focus
+  const menu = target?.closest("details.menu:not([open])"); // links in a closed menu cannot be focused
   (menu?.querySelector("summary") ?? target)?.focus();
 }
 
@@ -162,10 +162,10 @@ export async function onSheetSubmit(event) {
   }
 }
 
-/** Closes the drawer, or restores the previous filters, on the browser's Back. */
+/** On Back in the browser, closes the drawer or restores the previous filters. */
 export function watchHistory() {
   window.addEventListener("popstate", (event) => {
-    if (!event.state && location.hash) return; // a place of this page
+    if (!event.state && location.hash) return; // a fragment of this page
     if (opened) {
       opened.dialog.close();
     } else {

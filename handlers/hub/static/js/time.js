@@ -1,11 +1,11 @@
-// Times of a page that came before the zone's cookie are in UTC and shown in the browser's zone; UTC is there on hover.
+// Converts times on pages that were sent before the zone cookie was set from UTC to the browser's zone.
 import { cookie } from "./api.js";
 
-const language = document.documentElement.lang === "zh" ? "zh" : "en-GB"; // as handlers/hub/web/zones.py writes them
+const language = document.documentElement.lang === "zh" ? "zh" : "en-GB"; // as in handlers/hub/web/zones.py
 export const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
 keepZone();
 
-/** Keeps the zone in a cookie, so that the next page comes with its times. */
+/** Stores the zone in a cookie, so that the server can format the times of the next page. */
 function keepZone() {
   if (!zone || cookie("zone") === zone) return;
   const secure = location.protocol === "https:" ? "; secure" : "";
@@ -27,7 +27,7 @@ const forms = {
   }),
 };
 
-/** Formats a time; `form` as in the part Moment. */
+/** Formats a time. `form`: a form of the part Moment. */
 export function formatTime(at, form = "auto", now = new Date()) {
   if (["full", "time", "clock", "weekday"].includes(form)) return forms[form].format(at);
   const sameYear = at.getFullYear() === now.getFullYear();

@@ -1,4 +1,4 @@
-// A toast reports a change for 8 s, longer while the pointer or the focus is on it.
+// A toast is visible for 8 s, longer while it has the pointer or the focus.
 const SHOWN_MS = 8000;
 
 export function startToasts() {

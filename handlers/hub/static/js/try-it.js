@@ -1,5 +1,5 @@
-// Try it: the answer as it comes, and the settings without a new page. What an answer looks like in the end
-// is the server's business: it gets the conversation back and shows it.
+// Try it: shows answers as they arrive, and changes settings without a new page. The final look of an answer
+// comes from the server, which gets the conversation and renders it.
 import { xsrf } from "./api.js";
 import { announce } from "./copy.js";
 import { fetchPage } from "./visit.js";
@@ -15,10 +15,10 @@ const NEAR_END_PX = 160;
 const NUMBERS = ["temperature", "top_p"];
 const form = document.getElementById("try");
 const words = (name, values = {}) => phrase(form.dataset[`words${name}`], values);
-let running = []; // of AbortController
+let running = []; // the AbortControllers of running calls
 let redrawing;
 
-// ---- the text of an event, of any family: two models may answer by two ----------------------------------
+// ---- the text in an event of any family; two compared models may use two families ------------------------
 
 const TEXTS = [
   (event) => event.choices?.[0]?.delta?.content,
@@ -28,7 +28,7 @@ const TEXTS = [
 ];
 const textOf = (event) => TEXTS.map((read) => read(event)).find(Boolean) ?? "";
 
-/** Reads events from an answer as they come: calls `take` with the name and the data of each. */
+/** Reads events as they arrive, and calls `take` with the name and the data of each. */
 async function readEvents(answer, take) {
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
@@ -57,7 +57,7 @@ function bodyOf(model, turns) {
   return body;
 }
 
-/** Calls a model and shows its answer in `place` as it comes; returns the turn of the conversation. */
+/** Calls a model and shows its answer in `place` as it arrives. Returns the turn of the conversation. */
 async function call(model, turns, place, control) {
   const live = place.querySelector("[data-live]") ?? place;
   const select = form.querySelector(`select[name='${place.dataset.side === "1" ? "with" : "model"}']`);
@@ -129,7 +129,7 @@ function keepInView() {
   if (box.scrollHeight - box.scrollTop - box.clientHeight < NEAR_END_PX) showEnd();
 }
 
-/** Scrolls to the end of the conversation: of its box, or of the page where that scrolls. */
+/** Scrolls to the end of the conversation, in its box or, if the page scrolls instead, on the page. */
 function showEnd() {
   const box = form.querySelector(".try-turns");
   box.scrollTop = box.scrollHeight;
@@ -183,7 +183,7 @@ async function ask(action) {
   }
 }
 
-/** Marks the wrong setting, and says why nothing was sent in the words of the page. */
+/** Marks the invalid setting, and shows the server's text for why nothing was sent. */
 async function showRefusal(error) {
   const page = await redraw(["conversation", "settings"]);
   toast(page.querySelector("form > .notice[role='alert']")?.textContent.trim() ?? error.message);
@@ -210,9 +210,9 @@ function setRunning(controls) {
   form.querySelector("[data-send]").disabled = controls.length > 0;
 }
 
-// ---- parts that the server draws ------------------------------------------------------------------------
+// ---- parts that the server renders ----------------------------------------------------------------------
 
-/** Draws parts of the page anew from the form as it is. */
+/** Replaces parts of the page by what the server renders for the current form. */
 async function redraw(parts) {
   const fields = new FormData(form);
   fields.set("do", "show");
@@ -238,7 +238,7 @@ function redrawLater(parts) {
   redrawing = setTimeout(() => redraw(parts).catch(onFailure), REDRAW_MS);
 }
 
-/** A number field becomes a slider: nothing is sent before it was touched. */
+/** Turns number fields into sliders. A slider that was not moved sends no value. */
 function prepareSliders() {
   for (const box of form.querySelectorAll("[data-slider]:not([data-ready])")) {
     box.dataset.ready = "";
@@ -295,7 +295,7 @@ if (form) {
       ask("send");
     }
   });
-  // Sheets of a phone and the code are places of this page: Back must not lead through them.
+  // Sheets on a phone and the code are fragments of this page. Back must not step through them.
   document.addEventListener("click", (event) => {
     const link = event.target.closest("a[href^='#']:not(.skip)");
     if (!link) return;

@@ -1,4 +1,4 @@
-// The list of calls: the live tail, more rows at its end, a span chosen by dragging over the chart.
+// The list of calls: the live tail, loading more rows, choosing a span by dragging over the chart.
 import { UNSEEN, fetchPage, visit } from "./visit.js";
 import { onFailure, SessionEnded } from "./session.js";
 import { formatTime } from "./time.js";
@@ -12,7 +12,7 @@ const AT_TOP_PX = 40;
 const DRAG_PX = 6;
 let tail = null; // { source, button, rows, waiting, count, arrivals, paused, lost }
 
-/** Starts the live tail of the page, or of its new content. */
+/** Loads late sums, continues a search, and starts the live tail of the page or its new content. */
 function prepare() {
   const bones = document.querySelector("[data-bones]");
   if (bones) visit(bones.dataset.bones, { push: false });
@@ -39,7 +39,7 @@ function startTail(button) {
   showState();
 }
 
-/** Shows the page anew, with its tail, once the Hub answers; browsers do not try again what was refused. */
+/** Reloads the page when the Hub answers again: an EventSource does not retry after an error response. */
 async function reopen(source) {
   if (tail?.source !== source) return;
   const again = () => visit(location.href, { push: false });
@@ -62,7 +62,7 @@ function take({ rows, count }) {
   show();
 }
 
-/** Adds the waiting rows to the table, unless somebody is reading it. */
+/** Adds the waiting rows to the table, unless the tail is paused or the user is reading the table. */
 function show() {
   if (tail.paused || !tail.waiting.length || reading()) return showState();
   const { rows } = tail;
@@ -88,7 +88,7 @@ function show() {
 
 let refreshing = false;
 
-/** Brings figures, chart and kinds of errors up to the new rows, at most once in FIGURES_MS. */
+/** Refreshes figures, chart and kinds of errors after new rows, at most once per FIGURES_MS. */
 function refreshFigures() {
   if (refreshing) return;
   refreshing = true;
@@ -124,7 +124,7 @@ function addToCount(more) {
   counter.textContent = phrase(text, { shown: Number(counter.dataset.loaded), found: Number(counter.dataset.found) });
 }
 
-/** Shows on the button how many calls arrived or wait, or since when the connection is lost. */
+/** Shows on the button how many calls arrived or are waiting, or since when the connection is lost. */
 function showState() {
   if (!tail) return;
   const { button } = tail;
@@ -178,7 +178,7 @@ async function append(link) {
   }
 }
 
-/** Replaces the link to more rows by the next one; a search that found too few goes on by itself. */
+/** Replaces the link to more rows by the next one. A search continues by itself until it has enough rows. */
 function continueSearch(link, next, found) {
   if (!next) return foot(link).remove();
   const missing = Number(link.dataset.searching ?? 0) - found;

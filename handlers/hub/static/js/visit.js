@@ -1,8 +1,8 @@
-// Filters without a new page: a GET form [data-soft] or a link a[data-soft] fetches its page and
-// exchanges the content; the address is that of the page, and back works.
+// Navigation without reloading: a GET form [data-soft] or a link a[data-soft] fetches its target page and
+// replaces the content. The URL is updated, and Back works.
 import { onFailure, isEnded, SessionEnded } from "./session.js";
 
-/** Headers of pages that are not shown: their toast waits for the next page, and the session stays unused. */
+/** Headers for pages that are not shown: they keep the toast for later, and do not count as use of the session. */
 export const UNSEEN = { Accept: "text/html", "X-Unseen": "1" };
 
 const TYPING_MS = 300;
@@ -42,7 +42,7 @@ function visitForm(form) {
   visit(String(query) ? `${path}?${query}` : path);
 }
 
-/** Shows the content of another address; `push` false: the address is shown already. */
+/** Shows the content of another URL. `push` false: the browser has this URL already. */
 export async function visit(url, { push = true } = {}) {
   clearTimeout(typing); // a pending search must not undo a newer choice
   const number = ++visits;
@@ -74,7 +74,7 @@ export async function visit(url, { push = true } = {}) {
   }
 }
 
-/** Returns a selector of the same field or link in the next content; null for an element without id and address. */
+/** Returns a selector for the same field or link in the next content; null for elements without id and href. */
 function selectorOf(element) {
   if (element.id) return `#${CSS.escape(element.id)}`;
   const address = element.getAttribute("href");

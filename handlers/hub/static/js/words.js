@@ -1,7 +1,7 @@
-// Texts of the page that a script fills in: `{name}` is a value, `{name:call|calls}` its singular or plural.
+// Texts with values: `{name}` is replaced by a value, `{name:call|calls}` by the singular or plural for it.
 const BRACES = /\{(\w+)(?::([^|{}]*)\|([^{}]*))?\}/g;
 
-/** Returns a text with its values, each in its number; numbers with their thousands apart. */
+/** Returns a text with its values filled in. Numbers have thousands separators. */
 export function phrase(text, values) {
   return text.replace(BRACES, (whole, name, singular, plural) => {
     const value = values[name] ?? whole;
