@@ -41,7 +41,7 @@ from store.values.usage_record import rfc3339
 
 PAYER, MODEL, KEY = "payer", "model", "key"
 PARTS: Mapping[str, str] = {PAYER: "", MODEL: "model", KEY: "key_id"}
-"""What the chart's columns can be split by, each with its dimension in the sums of calls."""
+"""The choices to split the chart's columns by, each with its dimension in the sums of calls."""
 PLANS, WALLET, REST = "plans", "wallet", ""
 TONES = ("c1", "c2", "c5")
 REST_TONE = "c6"
