@@ -191,8 +191,7 @@ class Call(Struct, eq=False):
     requested: Requested = Requested()
     offer: Offer | None = None
     admitted: Admitted | None = None
-    # The admission of the client's body, set if a channel gets another body. `admitted` is then
-    # about that other body.
+    # The admission of the body as received, set once `admitted` was replaced for a channel.
     as_received: Admitted | None = None
     unchecked: bool = False  # features are checked for each channel, on the request that it gets
     content: Content = NO_CONTENT

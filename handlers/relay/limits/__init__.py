@@ -1,1 +1,1 @@
-"""Rate limits and concurrency slots, in memory that workers share."""
+"""Rate limits and concurrency slots, in memory that workers share, or in Redis."""

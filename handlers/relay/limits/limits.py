@@ -89,8 +89,8 @@ class _Upstreams(Struct, frozen=True, gc=False):
 
 
 Fallback = Literal["share", "each", "refuse"]
-"""The counting while Redis is away: each node counts its share, each the whole limit, or calls are
-refused."""
+"""The rule while Redis is away: each node counts its share of a limit, each node counts the whole
+limit, or calls are refused."""
 
 
 class Entering(Struct, eq=False):

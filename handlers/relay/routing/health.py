@@ -209,7 +209,7 @@ class Health:
         return slow
 
     def forget(self, channel: Channel) -> None:
-        """Forget the circuits of a channel whose address changed, except its suspended keys."""
+        """Forget the circuits of a channel with a new destination, except its suspended keys."""
         names = [
             n for n, b in self.breakers.items() if n[0] == channel.id and b.reason != KEY_SUSPENDED
         ]
