@@ -1,4 +1,4 @@
-"""An installation with an empty store, and its command line run inside the test's own process."""
+"""An installation with an empty store, and its command line, run inside the test's own process."""
 
 import io
 import json
@@ -24,7 +24,7 @@ BEGIN_MS = 1_795_000_000_000  # 2026-11-18
 
 
 class Ended(NamedTuple):
-    """How a command ended and what it printed."""
+    """The exit code and the output of a command."""
 
     code: int
     out: str
@@ -32,7 +32,7 @@ class Ended(NamedTuple):
 
 
 class Installation:
-    """A folder with its configuration; `run` is what an operator types."""
+    """A folder with its configuration; `run` takes what an operator types."""
 
     def __init__(self, folder: Path, store_url: str, capsys: Any, monkeypatch: Any) -> None:
         self.folder = folder
@@ -58,7 +58,7 @@ class Installation:
         return json.loads(self.ok(*args, "--json", stdin=stdin))
 
     def refused(self, *args: str, stdin: str = "") -> str:
-        """A command that must fail with exit code 1 and print no data; what it said."""
+        """Run a command that must fail with exit code 1 and print no data; return its message."""
         ended = self.run(*args, stdin=stdin)
         assert (ended.code, ended.out) == (1, ""), f"{args}: {ended}"
         return ended.err
@@ -87,7 +87,7 @@ class Installation:
 
 
 def document(base_url: str = "http://127.0.0.1:1") -> dict[str, Any]:
-    """Something of every kind."""
+    """Return a document with an object of every kind."""
     return {
         "model": [{"name": "gpt-4.1", "price": {"input": "2", "output": "8"}}],
         "group": [{"name": "default"}],
@@ -107,7 +107,8 @@ def document(base_url: str = "http://127.0.0.1:1") -> dict[str, Any]:
 
 
 def record(number: int, **changes: Any) -> UsageRecord:
-    """Call number so and so: one a second from BEGIN_MS on, its cost right, not in the ledger."""
+    """Return the record of call `number`: one a second from BEGIN_MS on, with the right cost, not
+    in the ledger."""
     started_ms = BEGIN_MS + number * 1000
     fields: dict[str, Any] = {
         "id": ulid(started_ms, number.to_bytes(10)),
@@ -139,20 +140,20 @@ def record(number: int, **changes: Any) -> UsageRecord:
 
 @pytest.fixture
 def installation(tmp_path, capsys, monkeypatch):
-    """An installation on SQLite without any object in it."""
+    """Yield an installation on SQLite without objects."""
     return Installation(tmp_path, f"sqlite:///{tmp_path}/sluice.db", capsys, monkeypatch)
 
 
 @pytest.fixture
 def filled(installation):
-    """An installation that holds what `document` says."""
+    """Return an installation with the objects of `document`."""
     installation.apply(document())
     return installation
 
 
 @pytest.fixture
 def restore(capsys):
-    """restore(args) -> exit code, output, errors."""
+    """Return restore(args), which returns exit code, output, errors."""
 
     def run(*args):
         capsys.readouterr()

@@ -1,4 +1,4 @@
-"""How commands print and end."""
+"""Output and exit codes of commands."""
 
 import json
 import os
@@ -71,7 +71,7 @@ def test_table(capsys):
 
     output.print_table([], ("name", "id"))
     assert capsys.readouterr().out == "name  id\n"
-    # a terminal is not steered
+    # control characters do not reach the terminal
     output.print_fields({"agent": "a\x1b[31mb\n", "price": {"input": "2"}})
     assert capsys.readouterr().out == "agent  a�[31mb�\nprice  input=2\n"
     output.print_json({"a": ["é", None]})

@@ -1,4 +1,4 @@
-"""Long work says how far it is: on a terminal, never with --json, never where nobody looks."""
+"""Progress of long work: shown on a terminal, never with --json, never where nobody looks."""
 
 import pytest
 
@@ -33,7 +33,7 @@ def shown(installation, *args, **options):
 def test_long_work_is_told_in_one_line(recorded, args, message):
     text = shown(recorded, *args)
     assert CLEARED + message in text
-    # nothing of it is left
+    # nothing of it remains
     assert message not in text.rpartition(CLEARED)[2]
     assert CLEARED not in shown(recorded, *args, "--json")
 
@@ -42,7 +42,7 @@ def test_an_export_into_a_file(recorded, tmp_path):
     with open(tmp_path / "all.ndjson", "wb") as file:
         assert "exporting: 0 records" in shown(recorded, "usage", "export", redirected=file)
     assert (tmp_path / "all.ndjson").read_text().count("\n") == 3
-    # what is exported to the terminal itself is not mixed with it
+    # an export to the terminal is not mixed with progress
     assert CLEARED not in shown(recorded, "usage", "export")
 
 

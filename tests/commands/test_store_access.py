@@ -15,7 +15,7 @@ def test_a_file_that_is_missing_or_behind_is_named_and_not_made(installation):
     path.unlink()
     text = installation.refused("user", "list")
     assert str(path) in text and "./sluice init" in text and not path.exists()
-    # what stops a command names the configuration
+    # an error that stops a command names the configuration
     assert str(installation.config) in text.splitlines()[-1] and NAMED in text.splitlines()[-1]
     (installation.folder / "secrets.toml").unlink()
     ended = installation.run("check")

@@ -1,4 +1,4 @@
-"""Tables on terminals: everything fits, ids stay whole, what has no room is named."""
+"""Tables on terminals: everything fits, ids stay whole, omitted columns are named."""
 
 import random
 

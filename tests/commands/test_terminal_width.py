@@ -1,4 +1,4 @@
-"""What commands print fits a terminal of 80 columns."""
+"""Output of commands fits a terminal of 80 columns."""
 
 from tests.commands.conftest import record
 
@@ -24,5 +24,5 @@ def test_it_fits(filled, monkeypatch):
         ended = filled.run(*command.split())
         assert ended.code == 0 and ended.out, (command, ended.err)
         for line in ended.out.splitlines():
-            # A path cannot be broken; `doctor` and addresses keep it whole.
+            # Paths cannot be broken; `doctor` keeps paths and addresses whole.
             assert len(line) <= WIDTH or str(filled.folder) in line, (command, line)

@@ -1,4 +1,4 @@
-"""Times as people type them."""
+"""Times in the forms that users type."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""How arrivals of a stream are judged, and addresses with a path too much."""
+"""Assessment of a stream's arrival times, and of addresses with a superfluous path."""
 
 import pytest
 
@@ -16,7 +16,7 @@ def judged(at_s, cut=""):
     ("at_s", "state", "message"),
     [
         ([0.05 + n / 10 for n in range(EVENTS)], "ok", ""),
-        # a busy machine is no proxy that buffers
+        # a busy machine does not look like a buffering proxy
         ([0.05 + n / 10 + (0.08 if n % 4 == 0 else 0) for n in range(EVENTS)], "ok", ""),
         ([2.0] * EVENTS, "failed", "buffered"),
         ([0.05 + n // 4 * 0.4 for n in range(EVENTS)], "warning", "5 bundles"),

@@ -1,4 +1,4 @@
-"""`apply` and `export`: documents in and out."""
+"""`apply` and `export` of documents."""
 
 import json
 
@@ -25,7 +25,7 @@ def test_a_dry_run_says_what_would_be_and_writes_nothing(installation):
     assert 'user "alice" would be created' in text and "sk-" not in text
     assert installation.json("apply", "--dry-run", "-", stdin=doc)["keys"] == []
     assert installation.run("export") == (0, "", "") and installation.json("export") == {}
-    # the text form shows a made secret once
+    # the text form shows a generated secret once
     text = installation.ok("apply", "-", stdin=doc)
     assert 'channel "main" created' in text
     assert 'secret of key "alice/laptop", shown once: sk-slc-' in text
@@ -77,7 +77,7 @@ def test_every_fault_of_a_document_names_its_line(installation):
     lines = installation.refused("apply", str(path)).splitlines()
     assert f'error: {path}:8: group #1: unknown field "nme"; did you mean "name"?' in lines
     places = {int(line.removeprefix(f"error: {path}:").partition(":")[0]) for line in lines}
-    # what has a fault already is not said to be missing, too
+    # an object with another fault is not also reported as missing
     assert places == {5, 7, 8, 12, 16, 18, 19, 20, 23, 25, 26}
     assert installation.json("export") == {}
 
@@ -118,12 +118,12 @@ def test_the_example_of_the_documentation_makes_what_it_says(installation, monke
         monkeypatch.setenv(name, f"value-of-{name}")
     made = installation.run("apply", str(path), "--json")
     assert made.code == 0
-    # the one remark: a server at home asks for no credential
+    # the only warning: a server at home requires no credential
     assert [line for line in made.err.splitlines() if "at-home" not in line] == []
     kinds = {change["kind"] for change in json.loads(made.out)["changes"]}
     assert kinds == set(KINDS)
     assert installation.json("apply", str(path))["changes"] == []
-    (installation.folder / "second.key").write_text("sk-third\n")  # read by apply alone
+    (installation.folder / "second.key").write_text("sk-third\n")  # only `apply` reads it
     [change] = installation.json("apply", str(path))["changes"]
     assert (change["kind"], change["name"]) == ("channel", "openai-main")
 

@@ -22,7 +22,7 @@ def upstream():
 
 @pytest.fixture
 def channels(installation, upstream):
-    """A channel of each family."""
+    """Create a channel of each family."""
     upstream.reset()
     names = {"plain": "any-model", "other": "up-model"}
     free = {"input": "0", "output": "0"}
@@ -38,7 +38,7 @@ def channels(installation, upstream):
 
 @pytest.fixture
 def script(monkeypatch):
-    """script(words): what the vendor does with the probes from now on."""
+    """Return script(words), which sets the vendor's behaviour for later probes."""
 
     def tell(words):
         for family, sent in PROBES.items():
@@ -49,7 +49,7 @@ def script(monkeypatch):
 
 
 def probe(installation, *args):
-    """Exit code and printed document of a test."""
+    """Test channels; return the exit code and the printed document."""
     ended = installation.run("channel", "test", *args, "--json")
     return ended.code, json.loads(ended.out)
 
@@ -122,7 +122,7 @@ def test_what_cannot_be_tried_names_the_remedy(channels):
 
 
 def sent_to(channels, *fields):
-    """Return (request line, headers, body) of the one request of a test of a channel so made."""
+    """Return (request line, headers, body) of the one request of a test of such a channel."""
 
     def answer():
         peer = upstream.accept()

@@ -1,7 +1,7 @@
-"""`client-config`: which address which client is given, and that what is printed works.
+"""`client-config`: the address for each client, and that the printed settings work.
 
-Snippets for Python are run with the official SDKs and the commands in a shell. For the coding
-clients their files and variables are read as they read them.
+Python snippets run with the official SDKs, commands in a shell. For the coding clients, the test
+reads their files and variables as they do.
 """
 
 import json
@@ -28,7 +28,7 @@ from tests.support.programs import program
 from tests.support.upstream import ScriptedUpstream
 
 KEY = "sk-test-0123456789abcdef"
-MODEL = "demo/small"  # as long as a name of somebody's model: with a slash
+MODEL = "demo/small"  # like some users' model names, with a slash
 SAYING = "[[demo text=Hello.]]"
 FOREIGN = re.compile("OPENAI|ANTHROPIC|GEMINI|GOOGLE|SLUICE")
 PATIENCE_S = 20
@@ -65,7 +65,7 @@ def test_variables(run):
         code, out, _ = run(client)
         exports = [line for line in out.splitlines() if line.startswith("export ")]
         assert (code, exports) == (0, [f"export {line}" for line in lines])
-        assert MODEL not in out  # a model is named only when it is given
+        assert MODEL not in out  # a model is named only if it is given
     assert run("nobody")[0] == 2
     file = tomllib.loads(parts(run("codex")[1])["~/.codex/config.toml"])
     assert set(file) == {"model_provider", "model_providers"}
@@ -96,7 +96,7 @@ def test_public_url_and_json(run):
     assert "https://gw.example/v1" in document["settings"]
 
 
-# What is printed, tried at a gateway.
+# The printed settings, tried at a gateway.
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +114,7 @@ def gateway(tmp_path_factory):
 
 @pytest.fixture
 def printed(gateway):
-    """printed(client, *more): what the command says at the gateway's own configuration."""
+    """Return printed(client, *more): the command's output for the gateway's own configuration."""
 
     def say(client, *more):
         return gateway.run("client-config", client, "--key", SECRET, *more)
@@ -123,13 +123,13 @@ def printed(gateway):
 
 
 def parts(text):
-    """The parts below the variables, by their titles."""
+    """Return the parts after the variables, by their titles."""
     pieces = re.split(r"^# (.*)\n", text, flags=re.MULTILINE)[1:]
     return dict(zip(pieces[::2], pieces[1::2], strict=True))
 
 
 def shell_of(text):
-    """A shell's environment after the lines with export have been pasted into it."""
+    """Return a shell's environment after its export lines have been pasted."""
     lines = [line for line in text.splitlines() if line.startswith("export ")]
     clean = {name: value for name, value in os.environ.items() if not FOREIGN.match(name)}
     script = "\n".join([*lines, "env -0"])
@@ -142,7 +142,7 @@ def shell_of(text):
 
 @pytest.fixture
 def paste(monkeypatch):
-    """paste(text): this process has the environment that the shell would have."""
+    """Return paste(text), which gives this process the environment that the shell would have."""
 
     def into_the_shell(text):
         for name in list(os.environ):
@@ -213,7 +213,7 @@ def test_curl(printed, tmp_path, family):
 
 
 def settings_of_coding_client(client, printed):
-    """Return the base URL, key and model that a coding client reads from what is printed."""
+    """Return the base URL, key and model that a coding client reads from the output."""
     text = printed(client, "--model", MODEL)
     shell, files = shell_of(text), parts(text)
     if client == "claude-code":
@@ -233,6 +233,6 @@ def settings_of_coding_client(client, printed):
 
 @pytest.mark.parametrize("client", ["claude-code", "codex", "gemini-cli"])
 def test_coding_clients(gateway, printed, client):
-    """What they read of it; their requests are sent in tests/gateway/test_coding_clients.py."""
+    """The settings they read; tests/gateway/test_coding_clients.py sends their requests."""
     read = settings_of_coding_client(client, printed)
     assert read == (f"http://127.0.0.1:{gateway.port}", SECRET, MODEL)

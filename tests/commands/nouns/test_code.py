@@ -10,7 +10,7 @@ EXPIRES = "2099-01-01T00:00:00Z"
 
 @pytest.fixture
 def made(filled):
-    """Three codes, with their ids."""
+    """Create three codes; return them with their ids."""
     return filled.json("code", "create", "-n", "3", "--amount", "2.5", "--expires", EXPIRES)
 
 

@@ -1,4 +1,4 @@
-"""Completion: what a shell is told, and the scripts, run by the shells that are there."""
+"""Completion: the words offered to a shell, and the scripts, run by the installed shells."""
 
 import os
 import shutil
@@ -12,7 +12,7 @@ from tests.support.commands import ROOT
 
 
 def told(monkeypatch, capsys, line, shell="zsh"):
-    """The words that complete a line; its last word is not complete."""
+    """Return the words that complete a line, whose last word is incomplete."""
     words = line.split(" ")
     monkeypatch.setenv("COMP_WORDS", " ".join(words))
     monkeypatch.setenv("COMP_CWORD", str(len(words) - 1) if shell != "fish" else words[-1])
@@ -80,7 +80,7 @@ def test_the_scripts_are_sound(shell, capsys):
     assert app.main(["completion", shell]) == 0
     script = capsys.readouterr().out
     assert f"_SLUICE_COMPLETE={shell}_complete" in script
-    # what is typed is asked, in PATH or not
+    # the command that was typed is asked, in PATH or not
     asked = {"bash": "$1", "zsh": "${~words[1]}", "fish": "(commandline -opc)[1]"}[shell]
     assert f"{asked}" in script and "$+commands" not in script
     if program := shutil.which(shell):

@@ -35,7 +35,7 @@ def test_what_is_not_in_order_is_not_written(installation):
         ended = installation.run("config", "set", name, value)
         assert (ended.code, ended.out) == (3, "") and text in ended.err
     assert installation.config.read_text() == before
-    # what was wrong before can be set right
+    # a value that was wrong before can be corrected
     installation.config.write_text(before.replace("#port = 8000", 'port = "x"'))
     assert installation.run("check").code == 3
     installation.ok("config", "set", "server.port", "8200")

@@ -1,4 +1,4 @@
-"""`doctor` without a running gateway: store, machine, channels, what it prints."""
+"""`doctor` without a running gateway: store, machine, channels, its output."""
 
 import json
 
@@ -17,7 +17,7 @@ HTML = (
 
 
 def looked(installation, *args):
-    """(exit code, the findings by their check)."""
+    """Run `doctor`; return (exit code, the findings by their check)."""
     ended = installation.run("doctor", "--json", *args)
     found = json.loads(ended.out)
     assert found["ok"] == (ended.code == 0)
@@ -57,7 +57,7 @@ def test_channels_that_answer_or_do_not(installation):
         outcome, finding = called(f"http://127.0.0.1:{site.port}", "--yes")
     assert outcome == (1, "failed")
     assert "HTML" in finding["message"] and "base_url=" in finding["cure"]
-    # a base URL with what the vendor appends
+    # a base URL that includes what the vendor appends
     outcome, finding = called("https://api.groq.example/openai", vendor="groq")
     assert outcome == (1, "failed", "skipped")
     assert "base_url=https://api.groq.example" in finding["cure"]
@@ -84,7 +84,7 @@ def test_no_store(filled):
     assert "init" in found["store"][0]["cure"]
     ended = filled.run("doctor")
     assert ended.code == 1 and "FAILED" in ended.out and "remedy: create it" in ended.out
-    # only a path that is longer than the column may go beyond
+    # only a path longer than the column may exceed it
     assert all(len(line) <= 80 or " " not in line[21:] for line in ended.out.splitlines())
     assert "\x1b" not in ended.out
 
@@ -104,7 +104,7 @@ def test_secrets(filled):
     code, found = looked(filled)
     assert code == 1 and "failed" in states(found, "channel")
     path.write_text(text)
-    # a rotation that is not finished
+    # an unfinished rotation
     with filled.store() as db:
         nodes.note_seen(db, "far-away")
     filled.refused("secrets", "rotate", "cookie")

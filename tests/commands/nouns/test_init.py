@@ -1,4 +1,4 @@
-"""`init`: what it makes, that it changes nothing that is there, and what it refuses."""
+"""`init`: what it creates, that it changes nothing that exists, and what it refuses."""
 
 import stat
 import tomllib
@@ -51,7 +51,7 @@ def test_a_second_time_changes_nothing(run, tmp_path):
     (tmp_path / "sluice.db").unlink()
     assert "schema: created" in run(tmp_path)[1]
     assert contents(tmp_path) == before
-    # new secrets for a used database are warned about
+    # new secrets for a used database cause a warning
     (tmp_path / "secrets.toml").unlink()
     code, _, err = run(tmp_path)
     assert code == 0 and "in use already, with other secrets" in err
@@ -60,7 +60,7 @@ def test_a_second_time_changes_nothing(run, tmp_path):
 def test_a_value_for_a_file_that_is_there_is_told_to_be_ignored(run, tmp_path):
     run(tmp_path, "--set", "server.port=8100")
     before = contents(tmp_path)
-    # what the file says already is no news
+    # a value that the file has already causes no message
     assert run(tmp_path, "--set", "server.port=8100")[::2] == (0, "")
     changed = ("--set", "store.url=mysql://u:hidden@db/d", "--set", "server.port=8200")
     code, _, err = run(tmp_path, *changed)

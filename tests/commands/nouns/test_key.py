@@ -1,4 +1,4 @@
-"""`key`: made, listed, rotated, disabled, revoked."""
+"""`key`: create, list, rotate, disable, revoke."""
 
 import time
 
@@ -13,7 +13,7 @@ GIVEN = "sk-brought-along-from-elsewhere"
 
 @pytest.fixture
 def entry(filled):
-    """What the gateway finds for a secret."""
+    """Return entry(secret), which looks the key up as the gateway does."""
 
     def find(secret):
         peppers = secrets.load(filled.folder / "secrets.toml").peppers

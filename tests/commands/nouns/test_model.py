@@ -11,7 +11,7 @@ PRICE = {"input": "2", "output": "8"}
 
 @pytest.fixture
 def pull(installation):
-    """pull({name: {field: price}}, *options) -> how the command ended."""
+    """Return pull({name: {field: price}}, *options), which returns the ended command."""
     installation.apply(
         {"model": [{"name": "one", "price": PRICE}, {"name": "two", "price": PRICE}]}
     )

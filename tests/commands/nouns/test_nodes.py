@@ -1,4 +1,4 @@
-"""`nodes`: as an operator with several of them sees it."""
+"""`nodes`: as an operator of several nodes sees it."""
 
 from store.db.database import execute, transaction
 from store.db.nodes import Process, note_seen

@@ -1,4 +1,4 @@
-"""`quickstart` up to the exec of `serve`: what it makes, what it says, what it leaves alone."""
+"""`quickstart` up to the exec of `serve`: what it creates, prints and leaves unchanged."""
 
 import json
 import os
@@ -23,7 +23,8 @@ VENDOR_KEYS = [start.variable for start in quickstart.VENDOR_STARTS]
 
 @pytest.fixture
 def run(tmp_path, capsys, monkeypatch):
-    """run(*args) -> (exit code, stdout, argv of the serve it would become)."""
+    """Return run(*args), which returns (exit code, stdout, argv of the `serve` that would
+    follow)."""
     for name in VENDOR_KEYS:
         monkeypatch.delenv(name, raising=False)
     became = []
@@ -40,14 +41,14 @@ def run(tmp_path, capsys, monkeypatch):
         assert path == sys.executable and out == ""
         *argv, option, descriptor = argv
         assert option == "--welcome-fd" and os.get_inheritable(int(descriptor))
-        with open(int(descriptor)) as welcome:  # what `serve` says when it has the ports
+        with open(int(descriptor)) as welcome:  # what `serve` prints once it has the ports
             return welcome.read(), argv
 
     return start
 
 
 def stored(tmp_path):
-    """What the store of a run holds, its channels by their names."""
+    """Return the contents of a run's store, its channels by their names."""
     db = open_database(f"sqlite:///{tmp_path}/run/sluice.db")
     try:
         document = export(db)
@@ -57,7 +58,7 @@ def stored(tmp_path):
 
 
 def curls(out: str) -> list[list[str]]:
-    """The words of every curl command in a text."""
+    """Return the words of every curl command in a text."""
     parts = [part for part in out.split("\n\n") if "curl " in part]
     return [shlex.split(part[part.index("curl ") :]) for part in parts]
 

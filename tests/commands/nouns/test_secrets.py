@@ -1,4 +1,4 @@
-"""`secrets` without a running gateway: what is added, used, still needed, removed."""
+"""`secrets` without a running gateway: which secrets are added, used, still needed, removed."""
 
 import stat
 
@@ -70,7 +70,7 @@ def test_other_kinds_keep_the_old_one_until_it_is_removed(installation, kind):
     installation.ok("secrets", "rotate", kind)
     after = lists(installation)
     assert getattr(after, secrets.KINDS[kind])[1:] == old
-    # the file stays private, and everything else in it
+    # the file stays private, and its other contents stay
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert (after.peppers, after.cipher_keys) == (before.peppers, before.cipher_keys)
     assert list(installation.folder.glob(".secrets*")) == []
@@ -99,7 +99,7 @@ def test_other_nodes_have_to_know_the_new_one_first(installation):
 
 
 def test_a_node_whose_process_is_not_seen_from_here_is_another_one(installation):
-    """As from a container of its own, which sees the journal folder of a node and no process."""
+    """As from another container, which sees a node's journal folder and no process."""
     with installation.store() as db:
         nodes.note_seen(db, "web-1")
     folder = installation.folder / "journal"

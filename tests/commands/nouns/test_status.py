@@ -1,4 +1,4 @@
-"""`status`: the settings in force; what it says when no gateway runs, or the store is away."""
+"""`status`: the settings in force; its output when no gateway runs, or the store is away."""
 
 import http.server
 import json
@@ -25,7 +25,7 @@ NODE = {
 
 @pytest.fixture
 def ops(monkeypatch):
-    """A stand-in for the ops port of a running gateway; `answer` is the body of its status."""
+    """Return a replacement of a running gateway's ops port; `answer` is the body of its status."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
         answer = json.dumps(NODE).encode()
@@ -131,7 +131,7 @@ def test_node_workers_channels_and_models(filled, ops):
         [model] = one["models"]
         assert (model["model"], model["state"]) == ("gpt-4.1", "available")
     lines = filled.ok("status").splitlines()
-    column = len("journal_backlog_bytes  ")  # the values of the node stand in one column
+    column = len("journal_backlog_bytes  ")  # the node's values are in one column
     shown = {line[:column].strip(): line[column:] for line in lines[: lines.index("workers:")]}
     figures = [shown[name] for name in ("workers", "open streams", "open calls", "probes")]
     assert figures[:3] == ["1", "3", "4"] and figures[3].startswith("off")

@@ -1,4 +1,4 @@
-"""`usage`: tail, export, stats, verify, prune, rebuild-rollups, and what filters name."""
+"""`usage`: tail, export, stats, verify, prune, rebuild-rollups, and unknown names in filters."""
 
 import csv
 import io
@@ -41,7 +41,7 @@ def ids(records):
 
 @pytest.fixture
 def calls(installation):
-    """Six records of different kinds."""
+    """Write six records of different kinds."""
     made = [
         record(1),
         record(2, user="bob", user_id="user-2"),
@@ -107,7 +107,8 @@ def test_tail_does_not_let_records_steer_the_terminal(installation):
 def started(installation, *args, **env):
     """Start a command in a process of its own."""
     argv = [sys.executable, "app.py", *args, "--config", str(installation.config)]
-    # Its own environment: GNU readline puts COLUMNS into that of the test's process.
+    # GNU readline puts COLUMNS into the environment of the test's process, so this one has its
+    # own.
     env = {**os.environ, **env}
     return subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env)
 
@@ -117,7 +118,7 @@ def test_an_export_is_whole_in_utf_8_under_any_locale_and_ends_quietly(installat
     process = started(installation, "usage", "export", PYTHONIOENCODING="ascii")
     assert process.stdout is not None and process.stderr is not None
     assert json.loads(process.stdout.readline().decode("utf-8"))["model"] == "模型-é"
-    process.stdout.close()  # this reader has enough
+    process.stdout.close()  # this reader has read enough
     assert process.stderr.read() == b""
     process.stderr.close()
     assert process.wait(WAIT_S) in (0, 1)
@@ -235,7 +236,7 @@ def test_prune_asks_on_a_terminal(installation, typed, flags, left):
 
 @contextmanager
 def following(installation, *options):
-    """`usage tail -f` in a process of its own; what it prints, line by line."""
+    """Start `usage tail -f` in a process of its own; its output is read line by line."""
     process = started(installation, "usage", "tail", "-f", *options)
     try:
         yield process
@@ -245,7 +246,7 @@ def following(installation, *options):
 
 
 def lines_of(process, count):
-    """So many lines, which must come in time."""
+    """Return the next `count` lines, which must come in time."""
     found = b""
     end = time.monotonic() + WAIT_S
     while found.count(b"\n") < count:
@@ -261,13 +262,13 @@ def lines_of(process, count):
 def test_following_shows_what_was_there_then_what_comes_each_once(installation, calls):
     with following(installation, "--json", "--limit", "2") as process:
         assert ids(map(json.loads, lines_of(process, 2))) == ids(calls[-2:])
-        # a long stream: begun before all the others, recorded last
+        # a long stream: started before all the others, recorded last
         installation.write_records(record(0), recorded_ms=now_ms())
         assert ids(map(json.loads, lines_of(process, 1))) == [record(0).id]
-        # one that becomes visible a little after younger ones
+        # one that becomes visible a little after newer ones
         installation.write_records(record(8), recorded_ms=now_ms() - 3000)
         assert ids(map(json.loads, lines_of(process, 1))) == [record(8).id]
-        time.sleep(1.2)  # two more looks show nothing twice
+        time.sleep(1.2)  # two more polls show nothing twice
         assert not select.select([process.stdout], [], [], 0)[0]
         process.send_signal(signal.SIGINT)
         assert process.wait(WAIT_S) == 0
@@ -309,7 +310,7 @@ def test_what_a_filter_names_must_exist(filled):
         assert problem in filled.refused("usage", "tail", option, value)
     span = ("--since", "2026-11-02", "--until", "2026-11-01")
     assert "--since must be before --until" in filled.misused("usage", "export", *span)
-    for option in KNOWN:  # and may have no calls
+    for option in KNOWN:  # these exist, but have no calls
         assert filled.json("usage", "stats", option, "--since=1h") == []
 
 

@@ -1,4 +1,4 @@
-"""`usage show`: one call, found by any id that somebody has of it."""
+"""`usage show`: one call, found by any of its ids."""
 
 import json
 
@@ -15,14 +15,15 @@ MINUTE_MS = 60_000
 
 
 def recent(number, minutes_ago=5, **fields):
-    """A call of today, whatever day the test runs."""
+    """Return the record of a call of today, whatever day the test runs."""
     at_ms = now_ms() - minutes_ago * MINUTE_MS
     return record(number, id=ulid(at_ms, number.to_bytes(10)), started_ms=at_ms, **fields)
 
 
 @pytest.fixture
 def failed(installation):
-    """A call that met two channels before a third answered, and one that was refused."""
+    """Write a call that failed at two channels before a third answered, and one that was
+    refused."""
     attempts = (
         AttemptRecord("first", None, "connect", 12, "Connection refused: Failed to connect to ***"),
         AttemptRecord("second", 429, "channel_misconfigured", 34, f"{QUOTA_USED}: \x1b[2J"),

@@ -1,4 +1,4 @@
-"""`user password` and `user set NAME totp=off`: how somebody who is locked out gets in again."""
+"""`user password` and `user set NAME totp=off`: access for a user who is locked out."""
 
 import pyotp
 import pytest

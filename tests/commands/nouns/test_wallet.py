@@ -12,7 +12,7 @@ from tests.commands.conftest import record
 
 @pytest.fixture
 def call(filled):
-    """A call of alice in the books; its record."""
+    """Book a call of alice; return its record."""
     with filled.store() as db:
         owner = find_owner(db, "alice")
         made = record(1, user_id=owner.id, user=owner.name)

@@ -9,9 +9,9 @@ from commands.process.worker_state import STATE_AT, StateReader, StateWriter
 
 
 @pytest.mark.parametrize(("lives_s", "waits_s"), [
-    # early deaths wait longer each time, up to 30 s
+    # after early deaths the wait grows, up to 30 s
     ([0.1] * 9, [0.5, 1, 2, 4, 8, 16, 30, 30, 30]),
-    ([4.9, 4.9, 5.0, 0.0], [0.5, 1.0, 0.0, 0.5]),  # a long life starts anew
+    ([4.9, 4.9, 5.0, 0.0], [0.5, 1.0, 0.0, 0.5]),  # a long life resets the wait
 ])  # fmt: skip
 def test_the_wait_before_a_start(lives_s, waits_s):
     back_off = BackOff()
@@ -20,7 +20,7 @@ def test_the_wait_before_a_start(lives_s, waits_s):
 
 @pytest.mark.parametrize(("allowance", "silent_at", "looks"), [
     (0, [100.5, 100.9, 101.0, 101.5, 102.0], 2),  # a second apart
-    (0, [9000.0, 9000.1], 1),  # hours without a look are one look
+    (0, [9000.0, 9000.1], 1),  # hours without a look count as one look
     (3, range(100, 102 + SILENT_LOOKS), SILENT_LOOKS - 1),  # a start may take longer
     (3, range(100, 103 + SILENT_LOOKS), SILENT_LOOKS),
 ])  # fmt: skip
@@ -48,7 +48,7 @@ def test_what_is_written_is_read_once(reader):
     writer.write({"ready": True, "why": "two\nlines", "streams": 3})
     assert reader.read() == {"ready": True, "why": "two\nlines", "streams": 3}
     assert reader.read() is None
-    writer.write({"ready": False})  # shorter than what is there
+    writer.write({"ready": False})  # shorter than the previous state
     assert reader.read() == {"ready": False}
 
 

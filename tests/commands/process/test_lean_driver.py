@@ -1,4 +1,4 @@
-"""The Hub without `cryptography` until something is sealed, or a login needs it."""
+"""The Hub does not load `cryptography` until something is sealed, or a login needs it."""
 
 import subprocess
 import sys

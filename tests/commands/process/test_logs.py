@@ -1,4 +1,4 @@
-"""Log lines: their two forms, where they go, and credentials that are taken out of them."""
+"""Log lines: their two forms, their destinations, and the removal of credentials."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""The memory policy: what is collected when."""
+"""The memory policy: which generations are collected when."""
 
 import asyncio
 import gc
@@ -13,7 +13,7 @@ TICK_S = 0.01
 
 @pytest.fixture
 def policy(io_loop, monkeypatch):
-    """A policy whose seconds are short; `policy.open` streams are open."""
+    """Return a policy with short intervals; `policy.open` streams are open."""
     monkeypatch.setattr(memory, "YOUNG_INTERVAL_S", TICK_S)
     monkeypatch.setattr(memory, "FULL_EVERY_TICKS", 4)
     policy = MemoryPolicy(lambda: policy.open)
@@ -26,7 +26,7 @@ def policy(io_loop, monkeypatch):
 
 @pytest.fixture
 def collections(monkeypatch):
-    """The generation of each collection, in order."""
+    """Return the generation of each collection, in order."""
     seen = []
 
     def note(phase, info):
@@ -72,7 +72,8 @@ async def test_no_full_collection_with_many_streams(policy, io_loop, collections
 
 async def test_free_memory_is_given_back_in_time(policy, io_loop):
     trims = []
-    if policy._trim is not None:  # else this C library has none, and start must work all the same
+    # None if the C library has no such function; the start must work nevertheless.
+    if policy._trim is not None:
         policy._trim(0)
         policy._trim = trims.append
     policy.start(io_loop)

@@ -1,4 +1,4 @@
-"""What a scrape prints, of several workers and of those that have ended."""
+"""The output of a scrape, with several workers and some that have ended."""
 
 import pytest
 
@@ -33,7 +33,7 @@ from tests.support.usage_records import usage_record
 
 
 class Node:
-    """Workers and what is printed of them."""
+    """A node's workers and its printed metrics."""
 
     def __init__(self):
         self.readers, self.totals = [], Totals()
@@ -166,7 +166,7 @@ def reader():
 
 
 def test_what_is_counted_is_read_at_once(reader):
-    assert list(reader.read()) == [] and reader.series == []  # of a worker that has not begun
+    assert list(reader.read()) == [] and reader.series == []  # a worker that has not started
     table = WordTable(reader.descriptor)
     first = table.add(TOKENS, ("m", "input"))
     table.words[first] += 2**53 + 1
@@ -187,6 +187,6 @@ def test_a_full_table_counts_what_it_leaves_out(reader, monkeypatch):
     table = WordTable(reader.descriptor)
     added = [table.add(DURATION, ("messages", str(number))) for number in range(4)]
     assert SCRATCH in added and table.dropped == added.count(SCRATCH)
-    assert table.add(REQUESTS, ("x",) * 6) != SCRATCH  # one word still fits
+    assert table.add(REQUESTS, ("x",) * 6) != SCRATCH  # one more label still fits
     reader.read()
     assert len(reader.series) == len(added) - table.dropped + 1

@@ -72,7 +72,7 @@ def test_the_port_is_free_again_after_close(bind, port):
     for one in bind("server", "127.0.0.1", port, 2):
         client = client or socket.create_connection(("127.0.0.1", port))
         try:
-            one.accept()[0].close()  # our side closes first: TIME_WAIT stays behind
+            one.accept()[0].close()  # this side closes first, which leaves TIME_WAIT
         except BlockingIOError:
             pass
     listeners.close_all(bind("ops", "127.0.0.1", 0))

@@ -1,4 +1,4 @@
-"""What systemd hears: once that the gateway is ready, again and again that its loop turns."""
+"""Notifications to systemd: once that the gateway is ready, regularly that its loop turns."""
 
 import os
 import socket
@@ -10,7 +10,7 @@ from commands.process.notifier import MAX_STATUS_CHARS, Notifier
 
 @pytest.fixture
 def manager(tmp_path):
-    """A socket as systemd has it; heard() is what has come."""
+    """Return a socket like systemd's; heard() returns the received messages."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
         listener.bind(str(tmp_path / "notify"))
         listener.setblocking(False)

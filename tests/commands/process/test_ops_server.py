@@ -1,4 +1,4 @@
-"""The HTTP server of the ops port: clients of every kind, and who may ask it what."""
+"""The HTTP server of the ops port: clients of every kind, and their rights."""
 
 import contextlib
 import http.client
@@ -17,7 +17,7 @@ from commands.process.ops_server import Guard, OpsServer
 
 @pytest.fixture
 def port():
-    """A running server with /a (GET) and /b (POST); its loop is in a thread."""
+    """Yield the port of a running server with /a (GET) and /b (POST); its loop is in a thread."""
     selector = selectors.DefaultSelector()
     listener = socket.create_server(("127.0.0.1", 0))
     listener.setblocking(False)
@@ -131,7 +131,7 @@ def test_clients_are_counted(port, monkeypatch):
     time.sleep(0.1)
     assert call(port, "GET", "/a")[0].status == 200
     held[0].settimeout(2)
-    assert held[0].recv(1) == b""  # the one that had been silent for the longest
+    assert held[0].recv(1) == b""  # the one that had been silent longest
     held[1].sendall(b"GET /a HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
     held[1].settimeout(2)
     assert held[1].recv(12) == b"HTTP/1.1 200"

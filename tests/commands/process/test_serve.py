@@ -15,7 +15,8 @@ APP = Path(app.__file__)
 
 @pytest.fixture
 def serve(capsys):
-    """serve(*args) -> exit code, output, errors of a call that ends before its first worker."""
+    """Return serve(*args): exit code, output, errors of a call that ends before its first
+    worker."""
 
     def run(*args):
         return app.main(["serve", *map(str, args)]), *capsys.readouterr()

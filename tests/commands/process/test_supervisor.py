@@ -25,7 +25,7 @@ SHORT_LOOK_S = 0.4
 
 
 def until(condition, timeout_s=5.0):
-    """The first true value of condition(), at most so late."""
+    """Return the first true value of condition(); fail at the timeout."""
     end = time.monotonic() + timeout_s
     while time.monotonic() < end:
         if value := condition():
@@ -35,7 +35,7 @@ def until(condition, timeout_s=5.0):
 
 
 def refused(host: str, port: int) -> bool:
-    """Whether nobody listens there."""
+    """Return True if nobody listens there."""
     try:
         socket.create_connection((host, port), timeout=1).close()
     except ConnectionRefusedError:
@@ -100,14 +100,14 @@ class Gateway:
             return False
 
     def all_ready(self) -> list[int]:
-        """pids of the workers once all are ready, else nothing."""
+        """Return the pids of the workers once all are ready, until then nothing."""
         if not self.ready():
             return []
         workers = self.ops("/status")[1]["workers"]
         return [] if any(worker["why"] for worker in workers) else [w["pid"] for w in workers]
 
     def answering_pid(self) -> int:
-        """The pid of the worker that serves a new connection."""
+        """Return the pid of the worker that serves a new connection."""
         with socket.create_connection(("127.0.0.1", self.port), timeout=5) as client:
             client.sendall(b"GET / HTTP/1.0\r\n\r\n")
             said = b""
@@ -131,7 +131,7 @@ class Gateway:
 
 @pytest.fixture
 def start(tmp_path):
-    """start(mode, …) -> Gateway; all are killed at the end."""
+    """Return start(mode, …), which returns a Gateway; all are killed at the end."""
     running = []
 
     def run(mode, *more, folder="one", **options):
@@ -181,14 +181,14 @@ def test_drain_waits_for_the_workers_and_exits_0(start):
     assert (status, answer["reason"]) == (503, "draining")
     assert gateway.ops("/livez")[0] == 200
     assert gateway.ops("/status")[1]["draining"] is True
-    until(lambda: refused("127.0.0.1", gateway.port))  # with the last worker's socket
+    until(lambda: refused("127.0.0.1", gateway.port))  # closed with the last worker's socket
     answers = 0
     while gateway.process.poll() is None:
         try:
             answers += gateway.ops("/readyz")[0] == 503
         except OSError:
             break
-    assert answers > 10  # the ops port answers for as long as the workers take
+    assert answers > 10  # the ops port answers as long as the workers take
     assert gateway.wait() == 0
 
 
@@ -234,7 +234,7 @@ def test_a_drain_over_its_time_is_forced(start):
     gateway = start("deaf", server__drain_timeout_s=1)
     (pid,) = until(gateway.all_ready)
     gateway.signal(signal.SIGTERM)
-    time.sleep(1.8)  # below limit and margin, 1 s each
+    time.sleep(1.8)  # less than limit plus margin, 1 s each
     assert gateway.process.poll() is None
     assert gateway.wait() == 1
     assert not alive(pid)
@@ -268,7 +268,7 @@ def test_worker_gets_its_orders_and_nothing_else(start, tmp_path):
     names = ("listen", "state", "limits", "responses", "metrics")
     own = {0, 1, 2, *(orders[f"{name}_fd"] for name in names)}
     extra = set(orders["descriptors"]) - own
-    assert len(extra) <= 2  # the notes file and the folder that was listed
+    assert len(extra) <= 2  # the notes file and the listed folder
     assert signal.SIGINT in orders["masked"]
 
 
@@ -291,8 +291,8 @@ def test_a_good_node(start):
     (line,) = [line for line in rollup.splitlines() if line.startswith("Pss:")]
     assert int(line.split()[1]) < 18 * 1024
     maps = Path(f"/proc/{gateway.process.pid}/maps").read_text()
-    assert "libssl" not in maps  # with it come 7 MB
-    # POST /drain takes it out of rotation, and it goes on
+    assert "libssl" not in maps  # loading it takes 7 MB
+    # POST /drain takes the node out of rotation, and it goes on
     assert gateway.ops("/drain", "POST", {"Origin": "http://evil.example"})[0] == 403
     assert gateway.ready()
     assert gateway.ops("/drain", "POST")[0] == 200
@@ -346,7 +346,7 @@ def test_the_socket_of_a_hung_slot_is_closed_alone_and_opened_when_its_worker_go
 def test_a_node_whose_workers_hang_closes_its_port_and_replaces_them(start):
     gateway = start(
         "late", server__workers=2, look_s=str(SHORT_LOOK_S)
-    )  # so that it can be seen that none is there
+    )  # leaves time to see that no worker listens
     hung = until(gateway.all_ready)
     stopped(hung)
     until(lambda: refused("127.0.0.1", gateway.port), HUNG_S)

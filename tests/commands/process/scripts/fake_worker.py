@@ -1,8 +1,9 @@
-"""A worker for the tests of the supervisor: serves its pid, reports, obeys; `mode` says how well.
+"""A worker for the tests of the supervisor: serves its pid, reports, obeys; `mode` sets its
+faults.
 
 Modes: good; dies (right after its start); refuses (exit 3); deaf (obeys nothing); slow-drain (a
-call of 1.5 s runs); notes (writes the start line to the file of argv[2] first); no-reports;
-late (takes 3 s to start).
+call of 1.5 s runs); notes (first writes the start line to the file argv[2]); no-reports; late
+(takes 3 s to start).
 """
 
 import json
