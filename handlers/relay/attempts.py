@@ -63,7 +63,6 @@ from handlers.relay.upstream.errors import (
 )
 from handlers.relay.upstream.request import ANSWERED
 from store.catalog.catalog import Channel
-from store.values.ids import now_ms
 from store.values.usage import served_tier
 from store.values.usage_record import AttemptRecord
 
@@ -376,7 +375,7 @@ class Attempts:
         attempt.upstream_model = channel.models.get(call.admitted.peek.model)
         record = AttemptRecord(channel.name, dropped=attempt.dropped)
         call.outcome.attempts.append(record)
-        started_ms = now_ms()
+        started_ms = call.head.arrival.elapsed_ms()
         try:
             ending = await self._exchange(call, attempt, pump)
         except UpstreamError as error:
@@ -392,7 +391,7 @@ class Attempts:
             # The request cannot be made for this channel; nothing was sent.
             ending = _failed(refusal, fail_over=True)
         finally:
-            record.ms = now_ms() - started_ms
+            record.ms = call.head.arrival.elapsed_ms() - started_ms
         if ending.outcome == "ok":
             if self.failures.failing:
                 self.failures.answered(channel, call.requested.model or "")
@@ -453,7 +452,7 @@ class Attempts:
         outcome.delivery = Delivery(
             *(True, True, answer.usage, answer.reported, units, answer.upstream_id, served)
         )
-        outcome.first_byte_ms = now_ms()
+        outcome.ttft_ms = call.head.arrival.elapsed_ms()
         headers = headers_of_answer(call, attempt, exchange)
         if not call.requested.stream:
             return Ending("ok", envelope=Envelope(200, headers, answer.body))
@@ -505,7 +504,7 @@ class Attempts:
         """Free the request's body, since the answer was accepted. Note that in health and
         journal."""
         call.text_alone, call.content = is_text_alone(call), NO_CONTENT
-        call.outcome.first_byte_ms = now_ms()
+        call.outcome.ttft_ms = call.head.arrival.elapsed_ms()
         call.running.stop()
         attempt = call.attempt
         assert attempt is not None

@@ -8,6 +8,7 @@ long to make.
 """
 
 from collections.abc import Mapping
+from time import monotonic
 
 from msgspec import Struct, field
 
@@ -47,6 +48,11 @@ class Arrival(Struct, frozen=True, gc=False):
     user_agent: str | None
     client_request_id: str | None
     trace: Trace | None = None
+    started_s: float = field(default_factory=monotonic)
+
+    def elapsed_ms(self) -> int:
+        """Return the time since the call arrived, also when the wall clock is set meanwhile."""
+        return int((monotonic() - self.started_s) * 1000)
 
 
 class RequestHead(Struct, frozen=True, gc=False):
@@ -175,7 +181,7 @@ class Outcome(Struct, gc=False):
 
     attempts: list[AttemptRecord] = []  # started attempts; each call has its own list
     delivery: Delivery = Delivery()
-    first_byte_ms: int | None = None
+    ttft_ms: int | None = None
     status: int | None = None  # for the client; None: nothing was sent
     stored: StoredAt | None = None  # where the vendor stores the answer
     made_marks: frozenset[str] = frozenset()
