@@ -417,7 +417,7 @@ class ChannelWizard(AdminPage):
             self.done("done_made", self.end_path(name), name=name)
             return
         chosen = sorted((m for m in draft.chosen if m.kind == CHAT), key=lambda m: bool(m.test))
-        names = [model.upstream for model in chosen]  # those without a result first
+        names = [model.upstream for model in chosen]  # untested models first
         if do.startswith("again="):
             names = [do.partition("=")[2]]
         await test_models(self, names[:MAX_CHOSEN])

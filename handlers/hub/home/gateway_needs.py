@@ -28,7 +28,7 @@ from store.values.ids import DAY_MS
 from store.values.pricing import format_money, format_multiplier
 
 NEEDS_SHOWN = 7
-CHANNELS_READ = 50  # of the channels that are not up
+CHANNELS_READ = 50  # at most, of channels that are not up
 WITHOUT_COST_SHOWN = 2  # each by name; more become one need
 MONEY_DECIMALS = 2
 _RANKS = ("bad", "warn", "idle")

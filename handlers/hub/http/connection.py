@@ -86,7 +86,7 @@ class HubConnection(ClientConnection):
         self._on_close = callback
 
     def left(self) -> None:
-        """Call the function for disconnected clients."""
+        """Call the function that was set for a disconnected client, once."""
         callback, self._on_close = self._on_close, None
         if callback is not None:
             callback()

@@ -70,7 +70,7 @@ TOOLS = ("codex", "claude-code", "gemini-cli")
 TOOLS_SHOWN = 2
 MAX_TOKENS = 100
 TICK_DAYS = 3
-LOW_SHARE = 0.99  # the page names the worst day below this
+LOW_SHARE = 0.99  # the worst day is named if it is below this
 MODEL_PATH = "/v1beta/models/…"
 
 

@@ -119,7 +119,7 @@ def _require(db: peewee.Database, me: SignedIn, name: str, value: str) -> None:
         elif name in ("user", "group", "channel"):
             listing.require_name(db, name, value)
     except NotFound as error:
-        # The message names similar names, which may be other people's.
+        # The message lists similar names, which may be other people's.
         raise invalid(name, str(error) if me.admin else f'there is no {name} "{value}"') from None
     choices = {"outcome": OUTCOMES, "error_code": ERROR_CODES}.get(name)
     if choices is not None and value not in choices:

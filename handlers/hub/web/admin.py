@@ -59,8 +59,8 @@ class AdminApi(AdminHandler, Api):
     scope = change_scope = "admin"
 
     def body(self) -> dict[str, Any]:
-        """Return the request's JSON object. Numbers become Decimal because they may be money.
-        Raises Failure."""
+        """Return the request's JSON object. Decimal fractions become Decimal, since they may be
+        money. Raises Failure."""
         super().body()
         return json.loads(self.request.body, parse_float=Decimal) if self.request.body else {}
 

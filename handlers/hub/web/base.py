@@ -443,7 +443,7 @@ def or_refused(post: Post) -> Post:
 class Api(HubHandler):
     """An endpoint of the JSON API, for a session or for a token with the required scope."""
 
-    scope = "read"  # that a token needs for GET; `change_scope` for other methods
+    scope = "read"  # required of a token for GET; `change_scope` for others
     change_scope = "keys"
     admin = False
 
