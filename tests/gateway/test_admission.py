@@ -295,7 +295,7 @@ def test_the_first_check_decides(gateway, method, path, headers, body, number):
         check_refusal(connection.read(), CHAT, number)
 
 
-# ---- who the client is ---------------------------------------------------------------------------
+# ---- the client's address ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

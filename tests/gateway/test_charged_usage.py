@@ -48,7 +48,7 @@ MODELS = [
 BIG = 2**31 - 1  # the highest count that is accepted as one
 MULTIPLIERS = {"all": "1", "odd": "0.333333"}
 
-# ---- usage as the families spell it --------------------------------------------------------------
+# ---- usage in each family's form -----------------------------------------------------------------
 
 
 EVERYTHING = {

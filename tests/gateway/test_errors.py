@@ -264,7 +264,7 @@ def full_disk(gateway):
             resource.prlimit(pid, resource.RLIMIT_FSIZE, limit)
 
 
-# ---- what came of them ---------------------------------------------------------------------------
+# ---- results -------------------------------------------------------------------------------------
 
 
 def seen(request, cell):

@@ -156,7 +156,7 @@ def test_an_account_that_is_refused_does_not_use_up_the_attempts(gateway, upstre
     assert bad.asked.count("401") == met
 
 
-# ---- the long form -------------------------------------------------------------------------------
+# ---- the long test -------------------------------------------------------------------------------
 
 
 class Callers:

@@ -122,7 +122,7 @@ def test_a_reload_gives_it_the_new_settings(gateway):
     assert '"hub died"' not in gateway.log()[logged:]
 
 
-# ---- administration: the relay follows, channels are really called -----------------------------
+# ---- administration: the relay follows, channels get real calls --------------------------------
 
 
 @pytest.fixture(scope="module")

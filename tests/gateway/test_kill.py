@@ -153,7 +153,7 @@ def all_of(gateway, number):
     return records if len(records) >= number else None
 
 
-# ---- a worker whose loop stands still ------------------------------------------------------------
+# ---- a worker whose loop hangs -------------------------------------------------------------------
 
 
 @pytest.fixture

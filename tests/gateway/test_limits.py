@@ -146,7 +146,7 @@ def check_wait(answer, family, expected_s, within_s=10):
     return message
 
 
-# ---- exact ---------------------------------------------------------------------------------------
+# ---- exact limits --------------------------------------------------------------------------------
 
 
 def test_requests_a_minute_are_exact_over_two_workers(gateway):
@@ -178,7 +178,7 @@ def test_running_calls_are_exact_over_two_workers(gateway):
     check_free_refusal(gateway.record(answer.call_id))
 
 
-# ---- passed over ---------------------------------------------------------------------------------
+# ---- full channels are skipped -------------------------------------------------------------------
 
 
 def test_what_is_full_is_passed_over_and_nothing_is_held_against_it(gateway):
@@ -190,7 +190,7 @@ def test_what_is_full_is_passed_over_and_nothing_is_held_against_it(gateway):
     assert "channel spill-keys-0" not in gateway.log()
 
 
-# ---- given back ----------------------------------------------------------------------------------
+# ---- return of slots -----------------------------------------------------------------------------
 
 
 def test_clients_that_leave_in_any_phase_give_back_what_group_and_channel_allow(gateway):

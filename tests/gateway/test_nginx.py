@@ -222,7 +222,7 @@ def gone_at_ms(site, word):
     return wait_until(lambda: entry_of(site, word)["gone_at_ms"])
 
 
-# ---- what travels through ------------------------------------------------------------------------
+# ---- what is passed through ----------------------------------------------------------------------
 
 
 def test_the_address_of_the_client(site):
@@ -304,7 +304,7 @@ def test_a_body_too_large_for_the_gateway(site, family):
         assert headers["x-request-id"]
 
 
-# ---- nodes that come and go ----------------------------------------------------------------------
+# ---- nodes that stop and start -------------------------------------------------------------------
 
 
 def test_a_form_larger_than_other_bodies_goes_on_as_it_arrives(site):

@@ -247,7 +247,7 @@ def whole_events(body):
     return body[:end] if end > 3 else b""
 
 
-# ---- each way, each family -----------------------------------------------------------------------
+# ---- each way to end, in each family -------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -348,7 +348,7 @@ def bound_of(case):
     return tokens / 10**6
 
 
-# ---- clients that leave with the last word -------------------------------------------------------
+# ---- clients that disconnect at the last delta ---------------------------------------------------
 
 # Owner and model of a call: whether its vendor still reports usage.
 LATE = {"quick": True, "quicker": False}

@@ -98,7 +98,7 @@ def check_all(gateway, vendor, name, key):
     assert asked(vendor) == [key] * 7
 
 
-# ---- to whom it belongs --------------------------------------------------------------------------
+# ---- ownership -----------------------------------------------------------------------------------
 
 
 def test_before_the_store_knows_of_it(gateway, vendor):
@@ -126,7 +126,7 @@ def test_before_the_store_knows_of_it(gateway, vendor):
     assert gateway.record(answer.call_id)["attempts"] == []
 
 
-# ---- where it goes -------------------------------------------------------------------------------
+# ---- routing -------------------------------------------------------------------------------------
 
 
 def test_what_names_a_response_goes_where_it_was_made(gateway, vendor):

@@ -164,7 +164,7 @@ def test_wrong_methods(gateway, vendor, method, path, allowed):
     assert vendor.log() == [] and answer.call_id not in gateway.tail
 
 
-# ---- what upstreams answer -----------------------------------------------------------------------
+# ---- answers of upstreams ------------------------------------------------------------------------
 
 
 def asked(gateway, raw, method, path, reply):
@@ -221,7 +221,7 @@ def test_a_stored_stream_is_relayed_and_free(gateway, raw, vendor):
     assert (record["cost"], record["outcome"]) == ("0", "upstream_truncated")
 
 
-# ---- what continues something stored -------------------------------------------------------------
+# ---- continuations of stored responses -----------------------------------------------------------
 
 CONTINUED = [
     ("previous_response_id", {"previous_response_id": UNKNOWN}),

@@ -107,7 +107,7 @@ def test_only_the_models_name_differs_in_an_answer_and_a_stream(gateway, family)
     assert {name: answer.headers[name].partition(";")[0] for name in headers} == headers
 
 
-# ---- straight through, heartbeats, commits -------------------------------------------------------
+# ---- pass-through, heartbeats, commits -----------------------------------------------------------
 
 
 class Streaming:
@@ -265,7 +265,7 @@ def test_a_slow_reader_of_a_flood_costs_little_and_disturbs_nobody(gateway, vend
     assert client.wait_until(lambda: gone_at(vendor, "flood"), LEAVES_WITHIN_S)
 
 
-# ---- clients that leave --------------------------------------------------------------------------
+# ---- clients that disconnect ---------------------------------------------------------------------
 
 
 def gone_at(vendor, marker):
@@ -314,7 +314,7 @@ def test_a_client_that_leaves_closes_the_upstream(
         assert record["status"] == 200
 
 
-# ---- many ----------------------------------------------------------------------------------------
+# ---- many streams --------------------------------------------------------------------------------
 
 STREAMS = 1000
 

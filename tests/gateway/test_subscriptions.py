@@ -23,7 +23,7 @@ ACTS_WITHIN_S = 3  # 2 are promised
 CALLS_AT_ONCE = 8
 TINY = "0.000001"  # less than any call in words costs
 
-# ---- people --------------------------------------------------------------------------------------
+# ---- users ---------------------------------------------------------------------------------------
 
 # order: payers of each call of one coin if plan and wallet both have 2.5, then what is left
 ORDERS = {
@@ -155,7 +155,7 @@ def test_the_last_coins_of_a_plan_are_split_exactly_and_a_refund_gives_back_the_
     assert spent(gateway)["split/split"] == TINY
 
 
-# ---- what is in force ----------------------------------------------------------------------------
+# ---- subscriptions in force ----------------------------------------------------------------------
 
 
 def test_a_subscription_begins_and_ends_on_time(gateway):

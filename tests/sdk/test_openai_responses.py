@@ -108,7 +108,7 @@ def test_media(client, world, word, part, data):
     assert data in world.asked(word)["body"]
 
 
-# ---- counts, compaction, what is stored, lists ---------------------------------------------------
+# ---- counts, compaction, stored responses, lists -------------------------------------------------
 
 
 def test_compact(client, world):

@@ -111,7 +111,7 @@ def test_a_number_out_of_range_is_refused():
         cleaned(body)
 
 
-# ---- state of others through clients of this family ---------------------------------------------
+# ---- state of other families through clients of this one ----------------------------------------
 
 HM, SO = Reasoning("Hm.", True, "gw1.a"), Reasoning("So.", True, "gw1.b")
 WORD, TOOL_CALL = Text("t"), ToolCall("x", "f", "{}")

@@ -140,7 +140,7 @@ def test_counts_and_compactions_have_nothing_to_store():
         assert edit(spans, read, operation, "m", VENDORS["openai"]) is spans.body
 
 
-# ---- the last events of a stream that failed -----------------------------------------------------
+# ---- the last events of failed streams -----------------------------------------------------------
 
 
 def last_events(fault: Fault, response: dict, number: int) -> list[dict]:

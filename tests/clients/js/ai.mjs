@@ -1,5 +1,5 @@
-// Sessions with the AI SDK: `api` is the family that its provider speaks. Reads the sessions as
-// JSON, plays them one after the other, and prints what each came to.
+// Sessions with the AI SDK; `api` is the family of its provider. Reads the sessions as JSON, plays
+// them one after the other, and prints the results.
 import { execSync } from "node:child_process";
 import { readFileSync, writeFileSync } from "node:fs";
 import { createAnthropic } from "@ai-sdk/anthropic";

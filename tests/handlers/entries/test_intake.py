@@ -326,7 +326,7 @@ async def test_a_deadline_is_for_its_own_request_only():
         assert (await third.answer()).status == 200
 
 
-# ---- packed bodies -------------------------------------------------------------------------------
+# ---- compressed bodies ---------------------------------------------------------------------------
 
 
 def unpacking(**options):
@@ -580,7 +580,7 @@ async def test_what_is_kept_of_refused_bodies_counts():
         assert memory.held_bytes == 0
 
 
-# ---- the rest ------------------------------------------------------------------------------------
+# ---- other cases ---------------------------------------------------------------------------------
 
 
 async def test_a_closed_connection_gets_no_handler_to_work():

@@ -321,7 +321,7 @@ async def test_reading_ahead_is_bounded():
         await sending
 
 
-# ---- what is no HTTP -----------------------------------------------------------------------------
+# ---- invalid HTTP --------------------------------------------------------------------------------
 
 _TE = b"Transfer-Encoding: chunked\r\n"
 _END = b"3\r\nabc\r\n0\r\n\r\n"
@@ -727,7 +727,7 @@ async def test_unread_answers_do_not_pile_up():
         await sending
 
 
-# ---- who leaves ----------------------------------------------------------------------------------
+# ---- clients that disconnect ---------------------------------------------------------------------
 
 BOTH_WAYS = pytest.mark.parametrize("reset", [False, True])
 
@@ -848,7 +848,7 @@ async def test_leaving_in_the_turn_that_ends_the_body():
         peer.leave()
 
 
-# ---- how an answer ends --------------------------------------------------------------------------
+# ---- ends of answers -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("version", "end"), [("1.0", ConnectionResetError), ("1.1", EOFError)])

@@ -93,7 +93,7 @@ def test_what_is_no_token_is_refused(alice, token):
     assert not cross_site.is_form_token(COOKIE_SECRETS, "", of_nobody)
 
 
-# ---- where a form comes from ---------------------------------------------------------------------
+# ---- the origin of a form ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_a_script_with_a_token_may_come_from_anywhere(api):
     assert api.ask("POST", "/api/keys", body, **headers).status == 201
 
 
-# ---- names ---------------------------------------------------------------------------------------
+# ---- host names ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_without_a_public_url_every_name_is_served(browser):
     assert cross_site.is_served("", "/", "")
 
 
-# ---- what the next page says ---------------------------------------------------------------------
+# ---- messages on the next page -------------------------------------------------------------------
 
 
 def test_a_page_says_once_what_the_hub_has_sealed(alice):

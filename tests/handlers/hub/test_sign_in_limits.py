@@ -144,7 +144,7 @@ def test_a_changed_password_ends_the_step_that_waits_for_a_code(hub, asks_for_co
     assert answer.place == "/sign-in" and "sluice_session" not in waiting.cookies
 
 
-# ---- what is told --------------------------------------------------------------------------------
+# ---- log lines and audit lines -------------------------------------------------------------------
 
 
 def audited(db, action):

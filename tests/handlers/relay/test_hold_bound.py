@@ -131,7 +131,7 @@ def test_other_models_that_may_work_inside():
     assert admit.inner_models(call.head, other, call.admitted.peek, 9, 9) == ()
 
 
-# ---- any request: what it holds, and what it can cost --------------------------------------------
+# ---- random requests: their holds and possible costs ---------------------------------------------
 
 TIERS = ["default", "flex", "priority", "ultrafast", "turbo"]
 TOOLS = {

@@ -1,4 +1,4 @@
-// The openai SDK: the endpoints beside chat. Forms go up in chunks, without a length.
+// The openai SDK: the endpoints beside chat. Forms are uploaded chunked, without a length.
 
 import OpenAI, { toFile } from "openai";
 import { all, run, world } from "./steps.mjs";

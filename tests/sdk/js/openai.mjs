@@ -106,7 +106,7 @@ const responsesSteps = {
       call_id: call.call_id,
       output: RESULT,
     }));
-    // What the helper adds to the calls for its reader is not for the vendor.
+    // Removes fields that the helper adds to calls for its user; the vendor must not get them.
     const calls = output.map(({ parsed_arguments, ...call }) => call);
     const done = await respond({ ...asked, input: [...input, ...calls, ...results] });
     return {

@@ -1,5 +1,5 @@
-// What the scripts share. Each runs its steps one after another against the gateway that stdin
-// names, and prints one JSON object: what came of each step, or the error that it raised.
+// The common part of the scripts. Each runs its steps one after another with the gateway named on
+// stdin, and prints one JSON object: the result of each step, or the error that it raised.
 
 import { text } from "node:stream/consumers";
 
@@ -20,7 +20,7 @@ export const TOOL_NAMES = ["get_weather", "get_tide"];
 export const DESCRIPTION = "Of a harbour.";
 export const RESULT = "calm";
 
-/** baseUrl, keys by name, and for each family the models that its failing steps may use up. */
+/** baseUrl, keys by name, and for each family the models for its failing steps. */
 export const world = JSON.parse(await text(process.stdin));
 
 /** Runs the steps in order: name -> its value, or {raised, status, code, type, message}. */
@@ -41,7 +41,7 @@ function told(error) {
   return { raised: error.constructor.name, status, code, type, message };
 }
 
-/** Reads a stream that may break: what was shown before, and the error. */
+/** Reads a stream that may break; returns what came before, and the error. */
 export async function readBroken(stream, textOf) {
   let shown = "";
   try {
@@ -52,7 +52,7 @@ export async function readBroken(stream, textOf) {
   return { shown, raised: null };
 }
 
-/** Everything of an async iterable; one that does not end is cut. */
+/** Returns everything of an async iterable; an endless one is cut. */
 export async function all(iterable) {
   const found = [];
   for await (const one of iterable) {

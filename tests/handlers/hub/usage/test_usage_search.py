@@ -110,7 +110,7 @@ def test_a_duration_is_in_words_on_the_page_and_in_its_api(db, alice, text, in_w
     assert f'took at least <b title="{in_words}">' in page.text
 
 
-# ---- spans ---------------------------------------------------------------------------------------
+# ---- periods -------------------------------------------------------------------------------------
 
 
 def zoned(browser):

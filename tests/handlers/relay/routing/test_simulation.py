@@ -163,7 +163,7 @@ class World:
         self.health.release(attempt)
         del self._running[id(attempt)]
 
-    # ---- what is asked of the whole --------------------------------------------------------------
+    # ---- figures of the whole run ----------------------------------------------------------------
 
     def share(self, name, from_s, to_s):
         """Return the part of a period's first attempts that a channel got, repeats included."""
