@@ -106,7 +106,7 @@ def diagnose(path: str, base_url: str) -> Diagnosis:
 def _split(text: str) -> SplitResult | None:
     try:
         parts = urlsplit(text)
-        complete = parts.hostname is not None and parts.port != 0
+        complete = parts.hostname is not None and parts.port != 0 and len(text.split()) == 1
     except ValueError:
         return None
     return parts if complete else None

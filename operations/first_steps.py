@@ -111,7 +111,7 @@ def make_admin(db: peewee.Database, sealing: Sealing, token: str, admin: FirstAd
     try:
         texts.base_url(admin.base_url or DEMO_URL)
     except ValueError as error:
-        raise Refused([f"the base URL {error}"]) from None
+        raise Refused([f"the base URL {error}"], ["base_url"]) from None
     user = {"name": admin.name, "role": "admin", "password": admin.password, "enabled": True}
     entries, maker = _entries({"user": [user]}), editor(db, sealing, admin.name, remote=True)
     # Faults show and the password is hashed before others have to wait for the transaction.

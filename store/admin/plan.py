@@ -184,7 +184,7 @@ def _creation(entry: Entry, sealing: Sealing, faults: list[str]) -> PlanStep:
         elif spec.default is not REQUIRED:
             fields[name] = spec.default
         elif name not in entry.bad:
-            faults.append(f"{entry.where()}: {name} is missing")
+            faults.append(f"{entry.where(name)}: {name} is missing")
     _seal_password(entry, fields, sealing, faults)
     is_made = entry.kind == "key" and fields["secret"] is None
     if is_made:

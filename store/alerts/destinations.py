@@ -9,6 +9,7 @@ import re
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -118,6 +119,9 @@ def create(
     if select_rows(db, counted)[0][0] >= most:
         raise Refused([f"there are {most} destinations, which is the most"])
     kind, name, address = _checked(fields, own=bool(owner_id))
+    host = urlsplit(address.get("url", "")).hostname
+    if host and _is_private(host) and not may_be_private(db, owner_id):
+        raise Refused([f"{host} is no public address"], ["address"])
     masked = _masked(kind, address)
     destination_id = new_ulid()
     secret = secrets.token_urlsafe(SECRET_BYTES) if kind == WEBHOOK else ""
@@ -220,6 +224,14 @@ def _url(text: str) -> str:
     if url.username is not None or url.fragment:
         raise ValueError("address must be a URL without user and fragment")
     return text
+
+
+def _is_private(host: str) -> bool:
+    """Return whether a host is private by its text alone; for names the sender decides."""
+    try:
+        return not ip_address(host).is_global
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
 
 
 def _masked(kind: str, address: Mapping[str, Any]) -> str:

@@ -26,7 +26,7 @@ def set_base_url(db: peewee.Database, url: str, actor: str) -> str:
     try:
         url = texts.base_url(url) if url else ""
     except ValueError as error:
-        raise Refused([f"the base URL {error}"]) from None
+        raise Refused([f"the base URL {error}"], [NAME]) from None
     changes.lock(db)
     before = stored_base_url(db)
     if before == url:

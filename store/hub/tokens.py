@@ -43,25 +43,30 @@ class TokenRow:
     revoked_ms: int | None
 
 
+def scopes_of(role: str) -> list[str]:
+    """Return the scopes that a token of a user with this role may have."""
+    return [scope for scope in SCOPES if scope != "admin" or role == "admin"]
+
+
 @in_transaction
 def create(
     db: peewee.Database, user: str, scopes: Sequence[str], *, name: str = "", actor: str
 ) -> tuple[str, str]:
     """Create a token of a user. Return (id, token). The token is not stored. Raises NotFound for
     the user, and Refused for unknown scopes or those that the user's role does not have."""
-    unknown = [scope for scope in scopes if scope not in SCOPES]
-    if unknown or not scopes:
-        unknown_scope = repr(unknown[0]) if unknown else "none"
-        raise Refused([f"scope: {unknown_scope}; one or more of {', '.join(SCOPES)} expected"])
-    if len(name) > MAX_NAME_CHARS:
-        raise Refused([f"name: at most {MAX_NAME_CHARS} characters"])
-    token = PREFIX + secrets.token_urlsafe(SECRET_BYTES)
-    token_id = new_ulid()
     owner = first_row(db, User.select(User.id, User.role).where(User.name == user))
     if owner is None:
         raise NotFound(f"user {user!r} does not exist")
     user_id, role = owner
-    if "admin" in scopes and role != "admin":
+    unknown = [scope for scope in scopes if scope not in SCOPES]
+    if unknown or not scopes:
+        unknown_scope, allowed = repr(unknown[0]) if unknown else "none", scopes_of(role)
+        raise Refused([f"scope: {unknown_scope}; one or more of {', '.join(allowed)} expected"])
+    if len(name) > MAX_NAME_CHARS:
+        raise Refused([f"name: at most {MAX_NAME_CHARS} characters"])
+    token = PREFIX + secrets.token_urlsafe(SECRET_BYTES)
+    token_id = new_ulid()
+    if not set(scopes) <= set(scopes_of(role)):
         raise Refused([f"scope: {user!r} is no admin"])
     ordered = [scope for scope in SCOPES if scope in scopes]
     row = {

@@ -48,6 +48,7 @@ def test_a_gateway_below_a_path():
         ("http://gate.example.com", "other_scheme"),
         ("http://gate.example.com:8080", "other_host"),
         ("", "no_url"),
+        ("x y", "no_url"),
         ("ftp://gate.example.com", "no_url"),
         ("https://[", "no_url"),
         ("https://gate.example.com:99999", "no_url"),

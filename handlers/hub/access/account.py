@@ -63,7 +63,7 @@ class AccountPage(Page):
             problem=problem,
             sessions=await self.store(sessions.of_user, me.user_id),
             tokens=[token for token in issued if not token.revoked_ms],
-            scopes=[scope for scope in tokens.SCOPES if scope != "admin" or me.admin],
+            scopes=tokens.scopes_of(me.role),
             authenticator=await self.store(one_time.find, self.site.sealing.cipher, me.user_id),
             provider=provider_name(self.site),
             links=await self.store(openid_links.of_user, me.user_id),
@@ -303,7 +303,9 @@ class OwnTokensApi(Api):
         body = self.body()
         scopes, name = body.get("scopes"), body.get("name", "")
         if not isinstance(scopes, list) or not all(isinstance(scope, str) for scope in scopes):
-            raise invalid("scopes", f"scopes must be a list of: {', '.join(tokens.SCOPES)}")
+            raise invalid(
+                "scopes", f"scopes must be a list of: {', '.join(tokens.scopes_of(self.me.role))}"
+            )
         if not isinstance(name, str):
             raise invalid("name", "name must be a string")
         if self.me.scopes is not None and not self.me.scopes.issuperset(scopes):

@@ -7,6 +7,7 @@ steps in a page of its own.
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import urlencode
@@ -22,6 +23,7 @@ from handlers.hub.admin.object_forms import (
     FormContents,
     document_values,
     form_fields,
+    vendor_label,
 )
 from handlers.hub.admin.price_forms import rate_words
 from handlers.hub.web.admin import AdminHandler, AdminPage, path_of
@@ -213,18 +215,13 @@ class ChannelWizard(AdminPage):
             "step_path": self.step_path,
             "action": self.action,
             "cancel": self.end_path(""),
-            "label_of": self._vendor_label,
+            "label_of": partial(vendor_label, self.words),
             "option_names": ", ".join(OPTIONS),
             "rate_words": rate_words,
             "ms": Instant().parse,
         }
         values |= await (self._account, self._models, self._tests)[step - 1](draft, failure)
         await self.render_step(values)
-
-    def _vendor_label(self, vendor: str) -> str:
-        """Return the name of a vendor in the page's language."""
-        label = CARDS[vendor].label if vendor in CARDS else vendor
-        return self.words.get(f"new_channel.vendor_{vendor}", label)
 
     async def take_step(self) -> None:
         """Perform the action of the pressed button and redirect, or show the step with the

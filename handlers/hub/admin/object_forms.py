@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from adapters.vendor_cards import CARDS
 from handlers.hub.admin import price_forms
 from handlers.hub.admin.price_forms import PriceGroup, RateRow, Submitted
 from store.admin.kinds import FEATURE, KINDS, NAME, REQUIRED, Field
@@ -90,6 +91,12 @@ class FormContents:
 
 _NOT_IN_FORMS = ("price_changes", "price_source")
 """Fields that only the JSON API and commands set."""
+
+
+def vendor_label(words: Mapping[str, str], vendor: str) -> str:
+    """Return the name of a vendor in the language of `words`."""
+    label = CARDS[vendor].label if vendor in CARDS else vendor
+    return words.get(f"new_channel.vendor_{vendor}", label)
 
 
 def form_fields(kind: str, contents: FormContents) -> list[FormField]:

@@ -5,6 +5,7 @@ What is specific to users, models or channels is in modules of their own.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from http import HTTPStatus
 from typing import Any
 
@@ -12,7 +13,13 @@ import peewee
 
 from adapters.models import OPTIONS
 from adapters.registry import VENDORS
-from handlers.hub.admin.object_forms import MAX_OPTIONS, FormContents, document_values, form_fields
+from handlers.hub.admin.object_forms import (
+    MAX_OPTIONS,
+    FormContents,
+    document_values,
+    form_fields,
+    vendor_label,
+)
 from handlers.hub.admin.price_forms import RATE_FIELDS, fallback_word, priced_meters, rate_words
 from handlers.hub.web.admin import ActionPage, AdminApi, AdminPage, ConfirmationPage, path_of
 from handlers.hub.web.base import Failure, invalid
@@ -228,6 +235,7 @@ class ObjectForm(AdminPage):
             fallback_word=fallback_word,
             rate_fields=RATE_FIELDS,
             option_names=", ".join(OPTIONS),
+            label_of=partial(vendor_label, self.words),
             ms=Instant().parse,
             details=await self.details(stored) if stored else {},
         )

@@ -61,7 +61,7 @@ class DestinationTestForm(AlertPage):
         if result.ok:
             self.done("done_test", seconds=f"{(result.took_ms or 0) / 1000:.2f}")
         else:
-            self.done("done_test_failed", why=result.text)
+            self.done("done_test_failed", why=self.result_of(result.text))
 
 
 class RemoveDestinationForm(AlertPage):

@@ -90,7 +90,7 @@ class AlertPage(AlertHandler, Page):
     def result_of(self, text: str) -> str:
         """Return the result of an attempt as text. Messages of a receiver or the network are
         unchanged."""
-        return self.words[f"alerts.{RESULTS[text]}"] if text in RESULTS else text
+        return self.words[f"alerts.{RESULTS[text]}"] if text in RESULTS else self.in_words(text)
 
     def sentence(self, rule: Rule) -> str:
         """Return a rule as text."""

@@ -28,11 +28,13 @@ ADMIN, GROUP, KEY = "admin", "default", "laptop"
 
 @dataclass(slots=True)
 class FirstRunView:
-    """The values of the page. `step`: the current step; 4: all are done."""
+    """The values of the page. `step`: the current step; 4: all are done; `problem_of`: the field
+    with the problem, None if unknown."""
 
     step: int
     token: str = ""
     problem: str = ""
+    problem_of: str | None = None
     fields: dict[str, str] = field(default_factory=dict)
     secret: str = ""
     curl: str = ""
@@ -98,7 +100,7 @@ class FirstRunPage(ChannelWizard):
 
     async def refuse(self, failure: Failure) -> None:
         """Render the step of `view` again, with its submitted fields and the problem."""
-        self.view.problem = self.in_words(failure.message)
+        self.view.problem, self.view.problem_of = self.in_words(failure.message), failure.field
         await self.page(self.view)
 
     def step_path(self, step: int, **query: str) -> str:

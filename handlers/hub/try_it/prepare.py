@@ -13,7 +13,7 @@ import peewee
 
 from adapters.family.traits import ALL_EFFORTS, Traits
 from adapters.registry import LOSSES
-from handlers.hub.keys.keys import WORKING, state_of
+from handlers.hub.keys.keys import REVOKED, WORKING, state_of
 from handlers.hub.web.base import invalid
 from handlers.hub.web.formats import UNKNOWN
 from operations.chat import Chat, ChatTurn, encode_chat
@@ -165,8 +165,8 @@ class Payer:
 
 @dataclass(frozen=True, slots=True)
 class TryView:
-    """The choices of the page. `key` None: no key works; `model` None: the key's group offers
-    none."""
+    """The choices of the page. `key` None: no key works; `stopped`: how many of these are not
+    revoked; `model` None: the key's group offers none."""
 
     settings: TrySettings
     keys: Sequence[OwnKey]
@@ -176,6 +176,7 @@ class TryView:
     model: ModelChoice | None = None
     other: ModelChoice | None = None
     multipliers: Mapping[str, str] = field(default_factory=dict)
+    stopped: int = 0
 
     @property
     def shown_models(self) -> Sequence[ModelChoice]:
@@ -193,9 +194,10 @@ def load_view(db: peewee.Database, user_id: str, settings: TrySettings, base_url
     works."""
     at_ms = now_ms()
     own = own_keys.owned(db, user_id, at_ms)
-    keys = [key for key in own if state_of(key, at_ms, base_url) in WORKING]
+    states = [state_of(key, at_ms, base_url) for key in own]
+    keys = [key for key, state in zip(own, states, strict=True) if state in WORKING]
     if not keys:
-        return TryView(settings, ())
+        return TryView(settings, (), stopped=len(own) - states.count(REVOKED))
     key = next((key for key in keys if key.id == settings.key), keys[0])
     world = load_offering(db, at_ms, [key.group], LOSSES, figures_of=())
     offers = world.callable_offers(key.group, key.models)

@@ -74,6 +74,8 @@ def test_a_token_is_shown_once_and_acts_for_its_user(alice, hub):
     alice.send("/account/tokens", [("revoke", token_id)])
     # More than the role allows.
     assert alice.send("/account/tokens", [("scope", "admin")]).status == 400
+    answer = alice.send("/account/tokens", [("name", "ci")])
+    assert "one or more of read, keys expected" in answer.text
     for text in (None, "slt-made-up", "sk-slc-key", token):
         answer = Browser(hub.port, text).get("/api/me")
         assert answer.status == 401

@@ -110,9 +110,11 @@ def test_the_sign_in_page_says_where_the_link_is_while_there_is_no_administrator
     browser, link, monkeypatch
 ):
     monkeypatch.setattr(site, "FIRST_RUN_S", 0.0)
-    assert "prints a first-run link" in browser.get("/sign-in").text
+    page = browser.get("/sign-in").text
+    assert "prints a first-run link" in page and "Locked out?" not in page
     begin(Browser(browser.port), link)
-    assert "prints a first-run link" not in Browser(browser.port).get("/sign-in").text
+    page = Browser(browser.port).get("/sign-in").text
+    assert "prints a first-run link" not in page and "Locked out?" in page
 
 
 def test_a_refused_first_step_changes_nothing_and_its_link_opens_again(browser, db, link, apply):
@@ -125,6 +127,8 @@ def test_a_refused_first_step_changes_nothing_and_its_link_opens_again(browser, 
         answer = begin(browser, link, **fields)
         assert answer.status == 400 and words in answer.text
         assert fields.get("base_url", "") in answer.text
+        is_marked = bool(re.search('id="base_url"[^>]*aria-invalid="true"', answer.text))
+        assert is_marked == ("base_url" in fields) and answer.text.count('role="alert"') == 1
     assert not administrators.exist(db) and show(db, "user", "alice")["role"] == "member"
     assert begin(browser, link).status == 303
 
@@ -147,7 +151,11 @@ def test_who_chooses_the_demo_reads_how_to_start_it(browser, link):
         url = f"http://{HOST}:{nobody.getsockname()[1]}"
         fields = [("vendor", "demo"), ("base_url", url), ("groups", "default"), ("do", "list")]
         place = browser.send(CHANNEL, fields).place
-    assert f"No answer from {url}" in browser.get(place).text
+    page = browser.get(place).text
+    assert f"No answer from {url}" in page and 'href="#base_url">Change the base URL' in page
+    fields = [("vendor", "openai-compatible"), ("groups", "default"), ("do", "list")]
+    page = browser.send(CHANNEL, fields).text
+    assert re.search('id="base_url"[^>]*aria-invalid="true"', page) and "is missing" in page
 
 
 def test_who_leaves_is_led_back_until_calls_can_be_made(browser, db, link, vendor):

@@ -210,6 +210,7 @@ def test_a_channel_keeps_its_keys_when_their_field_is_empty(boss, api, db):
     answer = boss.send("/admin/channels", [("name", "main"), *fields, *secrets])
     assert answer.status == 303, answer.text
     form = boss.get("/admin/channels/main/edit").text
+    assert '<option value="zhipu">Z.AI</option>' in form
     assert "2 stored" in form and "secret-org" not in form and "u:pw" not in form
     masked = re.search(r'name="proxy" value="([^"]*)"', form)[1]
     fields += [("keys", ""), ("extra_headers", ""), ("proxy", masked), ("priority", "5")]

@@ -11,6 +11,7 @@ import { phrase } from "./words.js";
 const REDRAW_MS = 400;
 const CHARS_PER_TOKEN = 4;
 const MILLION = 1e6;
+const LEAST_COST = 0.00005; // below it, four decimals are all 0
 const NEAR_END_PX = 160;
 const NUMBERS = ["temperature", "top_p"];
 const form = document.getElementById("try");
@@ -74,7 +75,7 @@ async function call(model, turns, place, control) {
     const seconds = ((performance.now() - beganAt) / 1000).toFixed(2);
     const tokens = Math.round(turn.text.length / CHARS_PER_TOKEN);
     const cost = (tokens * Number(select.dataset.priceOutput || 0)) / MILLION;
-    if (tokens && select.dataset.priceOutput) part("[data-cost]").textContent = words("About", { cost: `${cost.toFixed(4)} ${form.dataset.currency}` });
+    if (cost >= LEAST_COST) part("[data-cost]").textContent = words("About", { cost: `${cost.toFixed(4)} ${form.dataset.currency}` });
     part("[data-time]").textContent = firstAt ? words("First", { seconds: ((firstAt - beganAt) / 1000).toFixed(2) }) : words("Since", { seconds });
     if (tokens) part("[data-out]").textContent = words("Out", { count: tokens });
   };

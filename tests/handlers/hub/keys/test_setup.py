@@ -136,8 +136,8 @@ def test_the_page_has_real_values(alice, carol, db):
         'set "ANTHROPIC_MODEL=gpt-5-mini"',
         'baseURL: "https://gate.example.com/v1", apiKey: "YOUR_API_KEY"',
         "Rule 1: base URL with /v1.",
-        "Codex adds the rest of the path. With https://gate.example.com/v1/messages it would "
-        "request /v1/messages/responses.",
+        "The rest of the path is added by IDE plug-ins. With https://gate.example.com/v1/messages, "
+        "requests would go to /v1/messages/chat/completions.",
     ):
         assert line in text, line
     assert secret not in text and f"…{secret[-4:]}" not in text

@@ -227,6 +227,10 @@ def test_a_form_that_cannot_be_sent_keeps_what_was_typed(alice, key, relay, fiel
 def test_without_a_key_or_a_model_it_leads_on(carol, alice, apply):
     page = carol.get("/try").text
     assert "No key works." in page and "/keys/new" in page
+    key_id = carol.make("off", group="default")
+    assert carol.api("PATCH", f"/api/keys/{key_id}", {"enabled": False}).status == 200
+    page = carol.get("/try").text
+    assert "1 key is disabled, expired or used up." in page and "/keys/new" not in page
     apply({"group": [{"name": "bare"}], "user": [{"name": "alice", "groups": ["bare"]}]})
     alice.make("odd", group="bare")
     assert "Group bare offers no model." in alice.get("/try").text
