@@ -141,8 +141,8 @@ def test_one_of_three_fails_and_nobody_notices(played, place):
 
 
 def test_an_account_that_is_refused_does_not_use_up_the_attempts(gateway, upstreams):
-    """It has more keys than a call has attempts, and is asked first; another channel serves the
-    call."""
+    """The account has more keys than a call has attempts, and is asked first; another channel
+    serves the call."""
     place, bad = "refused account", upstreams["refused account"][0]
     bad.way = "401"
     first = ask_once(gateway, place)

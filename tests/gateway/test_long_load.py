@@ -49,7 +49,7 @@ def descriptors(pid):
 
 
 class Watch:
-    """Samples memory and descriptors of processes until it is stopped."""
+    """A thread that samples memory and descriptors of processes until it is stopped."""
 
     def __init__(self, pids):
         self.memory, self.files = [], []

@@ -211,7 +211,7 @@ def test_a_kill_before_the_writer_loses_nothing(gateway, vendor):
 @pytest.mark.long
 @pytest.mark.parametrize("how", ["killed", "frozen"])
 def test_while_mariadb_is_away(breakable_mariadb, tmp_path, how):
-    """Its user can continue it, and nobody else can see it."""
+    """The user can continue it meanwhile, and nobody else can see it."""
     settings = {
         "server.workers": 2,
         "store.url": breakable_mariadb.fresh_url(user="gateway"),

@@ -19,7 +19,7 @@ ALICE = "sk-given-0123456789"
 
 @pytest.fixture
 def key(applied):
-    """(id, secret) of bob's key, whose secret was made."""
+    """Return (id, secret) of bob's key, whose secret was generated."""
     made = next(made for made in applied.keys if made.user == "bob")
     return made.id, made.secret
 

@@ -304,7 +304,8 @@ async def test_what_is_passed_on_is_bounded_in_a_turn(open_stream):
 @pytest.mark.parametrize("limit", [1000, 400_000])
 @pytest.mark.parametrize("excess", [0, 1])
 async def test_whole_answers_are_bounded(start, stream, limit, excess):
-    """Also those that a streaming call did not want; an answer of exactly the bound is allowed."""
+    """This includes answers that a streaming call did not want; an answer of exactly the bound is
+    allowed."""
     script = answering(noise(limit + 16)[: limit + excess], "400 Bad Request")
     exchange, _ = await start(script, stream=stream, max_answer_bytes=limit)
     if excess:
@@ -414,7 +415,7 @@ class MostMemory:
 
 
 async def test_bombs_take_no_memory(client, serve, request_to):
-    """Not even several at a time, whose bytes alternate."""
+    """Not even several at a time whose bytes alternate take memory."""
     bomb = gzip.compress(bytes(64 * MEGABYTE))
 
     async def script(peer, head, body):
