@@ -46,7 +46,7 @@ AVAILABLE, DEGRADED, DOWN, DISABLED = "available", "degraded", "down", "disabled
 
 FAILING, ERRORS, SLOW, PROBE_FAILED = "failing", "errors", "slow", "probe_failed"
 FEWER_CHANNELS, NO_CHANNEL, MODEL_DISABLED = "fewer_channels", "no_channel", "model_disabled"
-NO_TRAFFIC, DRAINING, KEY_SUSPENDED = "no_recent_traffic", "draining", "key_put_aside"
+NO_TRAFFIC, DRAINING, KEY_SUSPENDED = "no_recent_traffic", "draining", "key_suspended"
 _ACCOUNT_REASONS = frozenset({KEY_SUSPENDED})  # nothing for users
 
 DOWN_CALLS = 3

@@ -133,5 +133,5 @@ def test_a_channel_fails_and_then_both(case):
 def test_upstream_keys_are_refused(case):
     for number, expected in enumerate(("spare", CASES[case.name])):
         case.vendors[number].list = lambda key: (401, WRONG, {})
-        case.fail(number, "key_put_aside", (401, WRONG, {}))
+        case.fail(number, "key_suspended", (401, WRONG, {}))
         assert case.check_agreement() == expected

@@ -88,7 +88,7 @@ Reason = tuple[str, dict[str, Any]]
 
 _EXPLAINED = frozenset(
     {
-        *("failing", "timing_out", "errors", "slow", "rate_limited", "told_to_wait"),
+        *("failing", "timing_out", "errors", "slow", "rate_limited", "retry_after"),
         *("probe_failed", "fewer_channels", "no_channel", "model_disabled"),
     }
 )

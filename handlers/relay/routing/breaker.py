@@ -38,8 +38,8 @@ FAILING = "failing"
 TIMING_OUT = "timing_out"
 SLOW = "slow"
 RATE_LIMITED = "rate_limited"
-RETRY_AFTER = "told_to_wait"  # for another reason than a limit
-KEY_SUSPENDED = "key_put_aside"
+RETRY_AFTER = "retry_after"  # for another reason than a limit
+KEY_SUSPENDED = "key_suspended"
 PROBED = "being_probed"
 
 STREAM = "stream"  # the answer starts with its first bytes

@@ -79,8 +79,8 @@ def test_of_several_limits_the_shortest_wait_is_told():
 
 @pytest.mark.parametrize(("reasons", "told"), [
     (["rate_limited", "rate_limited"], "E25"),
-    (["key_put_aside"], "E24"),
-    (["key_put_aside", "rate_limited"], "E09"),
+    (["key_suspended"], "E24"),
+    (["key_suspended", "rate_limited"], "E09"),
     (["failing"], "E09"),
     ([], "E09"),
 ])  # fmt: skip

@@ -26,7 +26,7 @@ def shown(db):
 def test_what_opens_changes_and_closes(database, journal):
     known = {}
     one, two = ("C1", "m1", "f1"), ("C1", "", "")
-    breakers.show(database, journal, known, {one: FAILING, two: ("key_put_aside", 1, 2)})
+    breakers.show(database, journal, known, {one: FAILING, two: ("key_suspended", 1, 2)})
     assert shown(database).keys() == {one, two}
     assert shown(database)[one] == breakers.Breaker("web-1", journal, *one, *FAILING)
     breakers.show(database, journal, known, {one: ("failing", 1000, 9000)})

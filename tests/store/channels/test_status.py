@@ -131,9 +131,9 @@ def test_a_refused_key_is_known_while_no_gateway_runs(db):
     (channel_id, first), (_, second) = keys_of(db, "openai-main")
     until_ms = NOW_MS + 600_000
     suspend(db, SuspendedKey(channel_id, first, NOW_MS, until_ms, 1, "upstream status 401"))
-    assert said(channel_of(db)) == ("degraded", "key_put_aside", NOW_MS)
+    assert said(channel_of(db)) == ("degraded", "key_suspended", NOW_MS)
     suspend(db, SuspendedKey(channel_id, second, NOW_MS + 1, until_ms, 1, "upstream status 401"))
-    assert said(channel_of(db)) == ("down", "key_put_aside", NOW_MS + 1)
+    assert said(channel_of(db)) == ("down", "key_suspended", NOW_MS + 1)
     assert said(model_of(db))[:2] == ("degraded", "fewer_channels")
     lift(db, (channel_id, first))
     lift(db, (channel_id, second))
@@ -168,8 +168,8 @@ def test_a_rate_of_failures(db):
 
 
 def test_one_of_two_keys_left_alone_is_degraded_both_are_down(db):
-    show(db, "openai-main", 0, reason="key_put_aside", model="", ago_s=60)
-    assert said(channel_of(db)) == ("degraded", "key_put_aside", NOW_MS - 60_000)
+    show(db, "openai-main", 0, reason="key_suspended", model="", ago_s=60)
+    assert said(channel_of(db)) == ("degraded", "key_suspended", NOW_MS - 60_000)
     show(db, "openai-main", 1)
     assert said(channel_of(db)) == ("down", "failing", NOW_MS - 10_000)
     assert spare(db) == QUIET
@@ -309,14 +309,14 @@ def test_models_that_cannot_be_called(db, editor):
 
 
 def test_users_see_their_groups_and_no_accounts(db):
-    show(db, "openai-main", 0, 1, reason="key_put_aside", model="")
+    show(db, "openai-main", 0, 1, reason="key_suspended", model="")
     store(db, *[failed(code="channel_misconfigured") for _ in range(5)], call(channel="spare"))
     probe(db, "connect")
     found = of_models(db, NOW_MS, ["plain", "nobody"])
     assert {one.name for one in found} == {"plain"}
     assert {one.name for one in of_models(db, NOW_MS)} == {"default", "plain"}
     text = json.dumps([to_public(one) for one in of_models(db, NOW_MS)])
-    for secret in ("openai", "spare", "anthropic", "sk-", "https", "key_put_aside"):
+    for secret in ("openai", "spare", "anthropic", "sk-", "https", "key_suspended"):
         assert secret not in text
     for _, fingerprint in keys_of(db, "openai-main"):
         assert fingerprint not in text

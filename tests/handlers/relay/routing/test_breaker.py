@@ -74,7 +74,7 @@ def test_it_vanishes_when_it_closes_and_begins_anew(health, shown):
     assert shown()[ONE.id, MODEL, "f1"][1] == 200_000
 
 
-def test_a_key_put_aside_is_for_all_models(health, shown):
+def test_a_suspended_key_is_for_all_models(health, shown):
     fail(health, 10.0, key=1, times=1, refusal=OWN)
     assert shown()[ONE.id, "", "f2"][0] == breaker.KEY_SUSPENDED
 

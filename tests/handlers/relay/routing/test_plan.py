@@ -100,7 +100,7 @@ def test_upstream_keys_are_used_in_turn():
     assert used == [0, 1, 2, 0, 1, 2]
 
 
-def test_a_key_put_aside_is_skipped_for_all_models_and_the_others_go_on():
+def test_a_suspended_key_is_skipped_for_all_models_and_the_others_go_on():
     make, health = planner()
     one = channel("a", keys=("x", "y"))
     fail(health, one, 1, fault=Fault(Condition.CHANNEL_MISCONFIGURED), refusal=OWN)
