@@ -1,4 +1,4 @@
-"""The entry: finds commands by name, answers fast, and imports nothing that was not asked for."""
+"""The entry: finds commands by name, answers fast, and imports only what the command needs."""
 
 import importlib
 import json
@@ -88,7 +88,7 @@ def test_imports_stay_light(args, forbidden, tmp_path):
 
 
 def test_what_is_missing_is_named_with_its_remedy(tmp_path):
-    """A package, a newer Python (by the version of this one changed), make."""
+    """Missing: a package, a newer Python (simulated by a changed version), make."""
     (tmp_path / "click").mkdir()
     (tmp_path / "click" / "__init__.py").write_text("raise ModuleNotFoundError(name='click')")
     failed = run("user", "list", env={**os.environ, "PYTHONPATH": str(tmp_path)})

@@ -1,4 +1,4 @@
-"""`backup` and `restore` as commands: what goes into the archive, and what is refused."""
+"""`backup` and `restore` as commands: the contents of the archive, and what is refused."""
 
 import json
 import tarfile
@@ -61,7 +61,7 @@ def test_journals_that_are_elsewhere_are_named(filled, tmp_path):
 
 
 def test_there_and_back(filled, tmp_path, restore):
-    """The restored configuration names what was restored."""
+    """The restored configuration names the restored store."""
     elsewhere = f'[journal]\ndir = "{tmp_path}/elsewhere"\n'
     filled.config.write_text(filled.config.read_text().replace("[journal]\n", elsewhere, 1))
     filled.ok("backup", str(tmp_path / "b.tar"), "--with-secrets")
@@ -101,7 +101,7 @@ def test_what_is_no_backup_is_refused(filled, tmp_path, restore):
 
 
 def rewritten(file, target, **changes):
-    """A backup with another manifest."""
+    """Write a copy of a backup with another manifest."""
     with tarfile.open(file) as tar, tarfile.open(target, "w") as other:
         for member in tar:
             data = tar.extractfile(member).read()

@@ -34,6 +34,6 @@ def test_a_lost_node_is_released(filled):
 def test_days_before_a_day_may_be_left_out(filled):
     with filled.store() as db:
         ((user_id,),) = db.execute_sql('SELECT "id" FROM "users"').fetchall()
-    filled.write_records(record(1, user_id=user_id))  # charged, and in no ledger
+    filled.write_records(record(1, user_id=user_id))  # charged, but in no ledger
     assert "20261118" in filled.run("books", "verify", "--since", "2026-11-18").out
     filled.ok("books", "verify", "--since", "2026-11-19")

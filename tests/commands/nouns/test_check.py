@@ -1,4 +1,4 @@
-"""`check` through the entry, as an operator sees it."""
+"""`check` through the command line, as an operator runs it."""
 
 import json
 
@@ -11,7 +11,8 @@ from conf import secrets
 
 @pytest.fixture
 def run(tmp_path, capsys):
-    """run(text, *args) -> (exit code, stdout, stderr) for a gateway.toml with that text."""
+    """Return run(text, *args), which returns (exit code, stdout, stderr) for a gateway.toml with
+    that text."""
 
     def check_text(text, *args):
         path = tmp_path / "gateway.toml"

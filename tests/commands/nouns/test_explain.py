@@ -1,4 +1,4 @@
-"""`explain`: the same words as the gateway, with every reason, and nothing spent."""
+"""`explain`: the same texts as the gateway, with every reason, and no cost."""
 
 import json
 import re
@@ -94,7 +94,7 @@ def explain(world, user="alice", name="laptop", model="gpt-4.1", endpoint=CHAT):
 
 
 def reasons(answer):
-    """Return name and reason of each channel; those that are used have none."""
+    """Return name and reason of each channel; usable ones have no reason."""
     assert all(one["usable"] for one in answer["channels"] if one["reason"] is None)
     return {one["name"]: one["reason"] for one in answer["channels"]}
 
@@ -113,12 +113,12 @@ def test_channels_in_order_and_why_others_are_out(world):
     first, main, *_ = answer["channels"]
     assert first["upstream_model"] == "up-first"
     assert (first["limits"], main["limits"]) == ({"rpm": 60, "key_concurrency": 5}, {})
-    # a secret, and user and name, say the same as the id
+    # the secret, or user and name, give the same as the id
     assert world.json("explain", "--key", SECRET, *ARGS) == answer
     assert world.json("explain", "--key-id", "alice/laptop", *ARGS) == answer
-    # a disabled channel is named when it is the only one
+    # a disabled channel is listed if there is no other
     assert reasons(explain(world, model="alone")) == {"countless": "disabled", "last": "disabled"}
-    # vendors that count nothing are out for counting
+    # channels of vendors that cannot count tokens are left out for counting
     counted = explain(world, model="counted", endpoint=COUNT)
     assert reasons(counted) == {"talks": None, "talks-only": "counts_no_tokens"}
 
@@ -142,7 +142,7 @@ REASONS = [
 
 
 def test_reasons(world):
-    """Each from its own part of what decides; the relay's tests hold the others."""
+    """Each reason comes from another part of the code; the relay's tests cover the others."""
     subscription = {"user": "planned", "plan": "basic", "expires_at": "2099-01-01T00:00:00Z"}
     for call, reason in REASONS:
         answer = explain(world, **call)
@@ -167,7 +167,7 @@ def test_a_path_without_a_model_is_told_with_those_that_have_one(world):
 
 
 def test_from_which_family_it_is_translated(world):
-    """Of a call that is native nothing says so."""
+    """A native call has no such remark."""
 
     def told(answer):
         return re.search(r"translated.{0,12}messages", json.dumps(answer)) is not None
@@ -258,7 +258,7 @@ def test_features_that_a_call_may_not_ask_for(world):
 
 
 def open_breaker(world, channel_name, reason, left_ms=30_000, model="gpt-4.1"):
-    """Note that a worker leaves a channel alone."""
+    """Store that a worker's breaker is open for a channel."""
     channel_id = world.json("channel", "show", channel_name)["id"]
     with world.store() as db:
         query = 'SELECT "fingerprint" FROM "channel_keys" WHERE "channel_id" = ?'
@@ -279,7 +279,7 @@ def test_what_workers_hold_against_a_channel_is_there(world, reason):
     assert states(answer)["first"] == (False, reason) and answer["first"] == ["main"]
     [until] = [one["until"] for one in answer["channels"] if one["name"] == "first"]
     assert until is not None
-    # Nothing better is left: it is tried all the same.
+    # No better channel is left, so it is tried nevertheless.
     world.ok("channel", "disable", "main")
     answer = explain(world)
     assert (answer["allowed"], answer["first"]) == (True, ["first"])

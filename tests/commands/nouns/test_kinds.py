@@ -23,7 +23,7 @@ PLANS = {
 
 @pytest.fixture
 def filled(filled):
-    """An installation with one object of each kind."""
+    """Return an installation with one object of each kind."""
     filled.apply(PLANS)
     return filled
 
@@ -82,7 +82,7 @@ def test_values_are_lists_and_may_come_from_the_environment(filled, monkeypatch)
     filled.ok("channel", "set", "main", "priority=-1", "keys=env:NEW_KEY,two")
     channel = filled.json("channel", "show", "main")
     assert (channel["priority"], channel["keys"]) == (-1, ["***", "***"])
-    # the same keys again change nothing, so they are what was read
+    # the same keys again change nothing, which shows that they were read
     same = ("channel", "set", "main", "keys=another-upstream-key,two")
     assert filled.ok(*same) == "nothing to change\n"
     assert "MISSING_KEY" in filled.refused("channel", "set", "main", "keys=env:MISSING_KEY")

@@ -43,7 +43,7 @@ def test_from_nothing_to_up_to_date(run):
     assert run("plan") == (0, "")
     assert run("up") == (0, "nothing was pending\n")
     assert "applied_at" in run("status")[1]
-    assert set(run.errors) == {""}  # what is done at once needs no progress
+    assert set(run.errors) == {""}  # quick steps show no progress
 
 
 def test_what_takes_long_says_so(run, monkeypatch):
@@ -73,7 +73,7 @@ def test_what_takes_long_says_so(run, monkeypatch):
 
 
 def test_the_move_as_documented(installation, mariadb):
-    """The commands of docs/operations.md; each says which store it means."""
+    """The commands of docs/operations.md; each names its store."""
     installation.apply(document())
     installation.write_records(*(record(number) for number in range(5)))
     exported = installation.ok("usage", "export", "--format", "ndjson")

@@ -1,4 +1,4 @@
-"""`restore` of a MariaDB backup: with the documented rights, and from an archive of a stranger."""
+"""`restore` of a MariaDB backup: with the documented rights, and from untrusted archives."""
 
 import contextlib
 import json
@@ -17,7 +17,7 @@ from tests.support.mariadb import MariaDb
 
 OPERATIONS = Path(__file__).parents[3] / "docs/operations.md"
 SECRET = "a line of a file that only root may read"
-# Texts that make a client of MariaDB run a program, or open a file of this machine.
+# Texts that make a MariaDB client run a program, or open a local file.
 HOSTILE = (
     "\\! touch {mark}\n",
     "system touch {mark}\n",
@@ -39,7 +39,7 @@ PROGRAMS = {
 
 @pytest.fixture(scope="module")
 def server():
-    """A server of its own, since the documents name databases and users."""
+    """Yield a separate server, because the documents name databases and users."""
     made = MariaDb("--innodb-flush-log-at-trx-commit=0", "--local-infile=1")
     yield made
     made.close()
@@ -47,7 +47,7 @@ def server():
 
 @pytest.fixture(scope="module")
 def statements():
-    """The statements of docs/operations.md that make the database and its user."""
+    """Return the statements of docs/operations.md that create the database and its user."""
     section = OPERATIONS.read_text().split("\n## MariaDB\n")[1].split("\n## ")[0]
     found = re.findall(r"^((?:CREATE|GRANT) .*);$", section, re.MULTILINE)
     assert {text.split()[0] for text in found} == {"CREATE", "GRANT"}
@@ -76,7 +76,7 @@ def backups(tmp_path_factory):
 
 @pytest.fixture
 def backup(documented_url, backups, capsys, monkeypatch):
-    """The backup of an installation on MariaDB with some records, made once."""
+    """Return the backup of an installation on MariaDB with some records, made once."""
     file = backups / "b.tar"
     if not file.exists():
         made = Installation(backups / "node", documented_url("sluice"), capsys, monkeypatch)
@@ -121,7 +121,7 @@ def test_nothing_that_an_archive_says_is_run(
     code, _, err = restore(file, tmp_path / "r", "--store", documented_url("restored"))
     assert code == 1 and "failed (1): " in err
     assert not mark.exists() and not (tmp_path / "r").exists()
-    with contextlib.suppress(pymysql.err.ProgrammingError):  # the table need not be there
+    with contextlib.suppress(pymysql.err.ProgrammingError):  # the table may not exist
         assert server.run("SELECT line FROM restored.taken") == ()
         assert "INFILE" in text
 
@@ -162,7 +162,7 @@ def test_a_trigger_in_a_sqlite_file_is_refused(filled, tmp_path, restore):
 def test_a_client_that_cannot_be_confined_is_refused(
     backup, restore, documented_url, tmp_path, monkeypatch, helped, options
 ):
-    """A client of another make: it says how it was called and loads nothing."""
+    """A client of another vendor: it records its arguments and loads nothing."""
     client, calls = tmp_path / "bin/mysql", tmp_path / "calls"
     client.parent.mkdir()
     client.write_text(
