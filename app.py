@@ -23,10 +23,10 @@ COMMANDS: Mapping[str, str] = {
     "demo": "run the demo upstream, which answers with made-up text",
     "config": "change a setting in gateway.toml",
     "check": "check the configuration, without network or database",
-    "doctor": "look for what is wrong: machine, store, channels, proxy in front",
+    "doctor": "check for problems: machine, store, channels, proxy in front",
     "migrate": "show or upgrade the database schema",
-    "backup": "back up store and journals into one archive, also while gateways run",
-    "restore": "restore a backup into an empty place and verify it",
+    "backup": "back up store and journals into one archive, even while gateways run",
+    "restore": "restore a backup into an empty folder and verify it",
     "apply": "create or change users, groups, models, channels, plans and keys from a document",
     "export": "print that document from the store",
     "user": "list, show and edit users",
@@ -42,11 +42,11 @@ COMMANDS: Mapping[str, str] = {
     "usage": "show, export and verify usage records",
     "books": "verify wallets, ledger and records against each other",
     "explain": "show whether a key may call a model, and by which channels",
-    "store": "show the hosts of the database, choose the one that is written to",
+    "store": "show the hosts of the database, choose the writing host",
     "secrets": "replace the secrets of the installation while gateways run",
     "status": "show a running gateway and the state of its channels, or the settings",
     "client-config": "print the settings for a client program",
-    "completion": "print the script by which a shell completes commands",
+    "completion": "print the script that makes a shell complete commands",
     "nodes": "show every node of the store: version, clock, readiness, journal",
     "version": "print the version",
 }
@@ -75,7 +75,7 @@ def main(args: Sequence[str]) -> int:
     name = {"--version": "version"}.get(name, name)
     if name.startswith("-"):
         form = f"sluice COMMAND {name} …"
-        sys.stderr.write(f"error: options stand behind the command: {form}\n{SEE_HELP}\n")
+        sys.stderr.write(f"error: options go after the command: {form}\n{SEE_HELP}\n")
         return 2
     if name not in COMMANDS and name not in HIDDEN:
         sys.stderr.write(f"error: no command {name!r}{_nearest(name)}\n{SEE_HELP}\n")

@@ -67,7 +67,7 @@ def manifest_of(archive: tarfile.TarFile, shown: Path) -> Mapping[str, Any]:
         if number == FORMAT:
             msgspec.convert(manifest, _Manifest)
     except (tarfile.TarError, KeyError, ValueError, TypeError, msgspec.ValidationError):
-        raise Refused([f"{shown} is no backup of a gateway, or not whole"]) from None
+        raise Refused([f"{shown} is not a backup of a gateway, or is incomplete"]) from None
     if number != FORMAT:
         raise Refused([f"{shown} was made by another version (format {number!r:.40})"])
     checked: Mapping[str, Any] = manifest

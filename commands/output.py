@@ -42,8 +42,8 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print one JS
 node_option = click.option(
     "--node",
     metavar="NAME",
-    help="Of several nodes of this machine that share the configuration file, the one that"
-    " `nodes` lists by this name.",
+    help="Node to use, if several on this machine share the configuration file; `nodes` lists"
+    " their names.",
 )
 set_option = click.option(
     "--set",
@@ -90,7 +90,7 @@ def print_table(
     for line in lines:
         click.echo(line)
     if left_out and rows:
-        note(f"not shown, for want of room: {', '.join(left_out)}; --json has all")
+        note(f"not shown, too wide: {', '.join(left_out)}; --json shows all")
 
 
 def print_fields(data: Mapping[str, object], as_json: bool = False) -> None:

@@ -134,5 +134,5 @@ def actor() -> str:
 def _require_file(path: Path, loaded: Loaded) -> None:
     # SQLite would create an empty file, and the next error would be misleading
     if not path.is_file():
-        remedy = f"make it: ./sluice init {loaded.config_dir}"
+        remedy = f"create it: ./sluice init {loaded.config_dir}"
         raise StoreUnavailable(f"{path} (store.url) does not exist; {remedy}")

@@ -36,7 +36,7 @@ class Moment(click.ParamType[int]):
         if at_ms is None:
             self.fail(
                 f"{value!r} is not a time; write 2026-11-21T14:00:00Z, the day 2026-11-21 (UTC),"
-                f" how long ago: 24h, 7d, or the begin of {', '.join(WORDS)}",
+                f" an age like 24h or 7d, or one of {', '.join(WORDS)}",
                 param,
                 ctx,
             )
@@ -47,6 +47,6 @@ since_option = click.option(
     "--since",
     "since_ms",
     type=Moment(),
-    help="Only what began since: a time, a day, how long ago (24h), or the begin of yesterday …",
+    help="Only from this time on: a time, a day, an age (24h), or the start of yesterday …",
 )
 """The option --since of verbs that verify: `since_ms: int | None`."""

@@ -385,7 +385,7 @@ class LogSettings(_Section, frozen=True):
         ),
     ] = "info"
     format: Annotated[
-        Literal["json", "text"], _meaning("One JSON object a line, or text for people.")
+        Literal["json", "text"], _meaning("One JSON object per line, or text for people.")
     ] = "json"
     file: Annotated[
         str,

@@ -58,7 +58,7 @@ def test_version_and_help():
         (["chek"], 2, "'check'"),
         ([], 2, "Usage"),
         (["check", "-x"], 2, "-x"),
-        (["--config", "x.toml", "status"], 2, "behind the command: sluice COMMAND --config"),
+        (["--config", "x.toml", "status"], 2, "after the command: sluice COMMAND --config"),
         (["check"], 3, "--config FILE"),
     ],
 )

@@ -14,7 +14,7 @@ from operations import channel_test
 from store.catalog.catalog import Channel, Snapshot, load_snapshot
 from store.values.cipher import Cipher
 
-QUESTION = "Call {count} channels now? A short call each, which its vendor charges."
+QUESTION = "Make a short call to each of {count} channels now? Their vendors charge for it."
 _CHECK = "channel"
 
 
@@ -67,7 +67,7 @@ def _doubled(channel: Channel) -> list[Finding]:
     root = VENDORS[channel.vendor].roots.get(channel.family, "").rpartition("/v1")[0]
     if not root or not channel.base_url.endswith(root):
         return []
-    message = f"{channel.name}: base_url {channel.base_url} ends with {root}, which is added to it"
+    message = f"{channel.name}: base_url {channel.base_url} ends with {root}, which is appended"
     base_url = channel.base_url.removesuffix(root)
     return [failed(_CHECK, message, f"./sluice channel set {channel.name} base_url={base_url}")]
 
@@ -97,10 +97,10 @@ def _remedy(result: channel_test.ChannelTest) -> str:
     if result.status is None:
         return (
             "check that base_url is right and reachable from here (name, port, firewall, proxy);"
-            f" disable it meanwhile: ./sluice channel disable {channel}"
+            f" until then disable it: ./sluice channel disable {channel}"
         )
     if result.status in (401, 403):
-        return f"its vendor refuses the key: ./sluice channel set {channel} keys=env:NEW_KEY"
+        return f"the vendor refuses the key: ./sluice channel set {channel} keys=env:NEW_KEY"
     if result.status == 404:
         return "check base_url and the upstream's name of the model"
     return f"see the vendor's message; try again: ./sluice channel test {channel}"

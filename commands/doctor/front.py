@@ -196,14 +196,14 @@ def _reach(front: Front, url: str) -> Finding:
         remedy = "give the proxy a certificate for this name that this machine trusts"
         return failed("url", f"{url}: TLS failed: {error.reason or error}", remedy)
     except _FAILURES as error:
-        remedy = "see whether name and port are right and the proxy runs"
+        remedy = "check name and port, and that the proxy runs"
         return failed("url", f"{url} does not answer: {_words(error)}", remedy)
     if 300 <= answer.status < 400:
         message = f"{url} redirects to {answer.headers.get('location', 'somewhere')}"
-        return failed("url", message, "give clients the address it leads to: they send POST")
+        return failed("url", message, "give clients the address it leads to: redirects break POST")
     if answer.status in (502, 503, 504):
         remedy = "start the gateway, or correct the address of the upstream in the proxy"
-        return failed("url", f"{url}: the proxy does not reach it: {answer.description}", remedy)
+        return failed("url", f"{url}: the proxy cannot reach it: {answer.description}", remedy)
     if answer.status != 200 or not answer.ours:
         remedy = "let the proxy pass every path of this address to the relay's port (server.port)"
         return failed("url", f"{url}: something else answers: {answer.description}", remedy)
@@ -215,10 +215,10 @@ def _errors(front: Front) -> list[Finding]:
     try:
         answer = front.ask(NOTHING_THERE)
     except _FAILURES as error:
-        remedy = "look into the proxy's error log"
-        return [failed("errors", f"an error does not come through: {_words(error)}", remedy)]
+        remedy = "check the proxy's error log"
+        return [failed("errors", f"an error does not arrive: {_words(error)}", remedy)]
     if answer.ours:
-        return [ok("errors", "errors of the gateway come through")]
+        return [ok("errors", "the gateway's errors arrive unchanged")]
     message = f"the proxy replaces the gateway's errors: {answer.description}"
     return [failed("errors", message, "nginx: proxy_intercept_errors off; others: pass errors on")]
 
@@ -234,8 +234,8 @@ def _stream(front: Front, key: str) -> tuple[dict[str, Any], list[Finding]]:
     if answer.status != 200:
         return {}, [*findings, _refused(answer)]
     if not answer.headers.get("content-type", "").startswith("text/event-stream"):
-        remedy = "let the proxy leave content types alone"
-        findings.append(failed("stream", f"the stream has become {answer.description}", remedy))
+        remedy = "let the proxy keep content types"
+        findings.append(failed("stream", f"the stream became {answer.description}", remedy))
     if "x-request-id" not in answer.headers:
         remedy = "let the proxy pass the gateway's headers on: x-request-id names a call"
         findings.append(warning("headers", "the proxy strips x-request-id from answers", remedy))
@@ -306,10 +306,10 @@ def _seen(seen: dict[str, Any]) -> list[Finding]:
     proxied = seen["server"] != "sluice" or seen.get("forwarded")
     if proxied and not seen.get("forwarded"):
         remedy = "nginx: proxy_set_header X-Forwarded-For $remote_addr"
-        message = "the proxy does not say who calls: records show its own address"
+        message = "the proxy does not pass on client addresses: records show its own"
         findings.append(warning("headers", message, remedy))
     elif proxied and not seen.get("proxy_trusted"):
-        message = f"X-Forwarded-For is ignored: {seen.get('client_ip')} is no trusted proxy"
+        message = f"X-Forwarded-For is ignored: {seen.get('client_ip')} is not a trusted proxy"
         remedy = f'set server.trusted_proxies = ["{seen.get("client_ip")}"]'
         findings.append(warning("headers", message, remedy))
     return findings
@@ -338,13 +338,13 @@ def _body(front: Front) -> Finding:
     try:
         answer = front.send(STREAM, BODY_BYTES)
     except _FAILURES as error:
-        remedy = "raise the proxy's limits for bodies and their time"
-        return failed("body", f"a body of {size} breaks off: {_words(error)}", remedy)
+        remedy = "raise the proxy's size limit and time-out for bodies"
+        return failed("body", f"a body of {size} is cut off: {_words(error)}", remedy)
     if answer.ours and answer.code == "request_too_large":
         remedy = "raise server.max_body_bytes if clients send images and files"
         return warning("body", f"the gateway itself refuses bodies of {size}", remedy)
     if answer.ours:
-        return ok("body", f"a body of {size} comes through")
+        return ok("body", f"a body of {size} arrives")
     return _limited(size, answer.description)
 
 
@@ -369,7 +369,7 @@ def _limited(size: str, message: str) -> Finding:
 
 def _words(error: Exception) -> str:
     if isinstance(error, TimeoutError):
-        return "nothing came in time"
+        return "timed out"
     if isinstance(error, http.client.IncompleteRead):
         return "the connection was closed before the end"
     if isinstance(error, OSError) and error.strerror:
@@ -383,21 +383,21 @@ def judge(arrivals: Arrivals) -> list[Finding]:
     if arrivals.cut or count < arrivals.expected:
         after = f"{at_s[-1]:.1f} s" if at_s else "no event"
         message = f"the stream was cut after {count} of {arrivals.expected} events, {after}"
-        return [failed("stream", f"{message}: {arrivals.cut or 'it ended too early'}", LONGER)]
+        return [failed("stream", f"{message}: {arrivals.cut or 'it ended early'}", LONGER)]
     if count < 2:
         return []
     span_s, sent_s = at_s[-1] - at_s[0], arrivals.interval_s * (count - 1)
     if span_s < sent_s * HELD_SHARE:
         message = (
-            f"the stream is buffered: {count} events sent over {sent_s:.1f} s came within"
+            f"the stream is buffered: {count} events sent over {sent_s:.1f} s arrived within"
             f" {span_s:.1f} s, the first after {at_s[0]:.1f} s"
         )
         return [failed("stream", message, UNBUFFERED)]
     clusters = 1 + sum(later - earlier > TOGETHER_S for earlier, later in pairwise(at_s))
     if clusters < count * CLUSTERS_SHARE:
-        message = f"the stream is partly buffered: {count} events came in {clusters} bundles"
+        message = f"the stream is partly buffered: {count} events arrived in {clusters} bundles"
         return [warning("stream", message, UNBUFFERED)]
-    message = f"{count} events came one by one, the first after {at_s[0] * 1000:.0f} ms"
+    message = f"{count} events arrived one by one, the first after {at_s[0] * 1000:.0f} ms"
     return [ok("stream", message)]
 
 
@@ -412,4 +412,4 @@ def without_endpoint(url: str) -> str:
 def doubled_path(what: str, url: str) -> str:
     """Return a description of the problem with such an address."""
     ending = url.rstrip("/").removeprefix(without_endpoint(url))
-    return f"{what} {url} ends with {ending}, which clients append: they would ask for it twice"
+    return f"{what} {url} ends with {ending}, which clients append: it would be there twice"

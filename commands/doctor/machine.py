@@ -60,8 +60,8 @@ def _secrets(loaded: Loaded) -> list[Finding]:
         return [failed("secrets", fault, "as it says") for fault in error.faults]
     findings = [_rights("secrets", loaded.secrets_path)]
     for kind in secrets.read(loaded.secrets_path).upcoming:
-        message = f"the rotation of {kind} is not finished: the new one is not used yet"
-        remedy = f"go on with it: ./sluice secrets rotate {kind}"
+        message = f"the rotation of {kind} is not finished: the new secret is not in use yet"
+        remedy = f"continue it: ./sluice secrets rotate {kind}"
         findings.append(warning("secrets", message, remedy))
     if loaded.path is not None and "@" in loaded.settings.store.url:
         findings.append(_rights("secrets", loaded.path))
@@ -73,8 +73,8 @@ def _rights(check: str, path: Path) -> Finding:
     mode = stat.S_IMODE(path.stat().st_mode)
     if mode & (stat.S_IRWXG | stat.S_IRWXO):
         remedy = f"chmod 600 {path}"
-        return warning(check, f"{path} holds secrets and others may read it ({mode:o})", remedy)
-    return ok(check, f"{path} is in order, for its owner alone")
+        return warning(check, f"{path} contains secrets and others may read it ({mode:o})", remedy)
+    return ok(check, f"{path} is readable by its owner only")
 
 
 def _space(check: str, what: str, folder: Path) -> list[Finding]:
@@ -83,11 +83,11 @@ def _space(check: str, what: str, folder: Path) -> list[Finding]:
     message = f"{what} {folder}: {free // MIB} MiB free"
     if not os.access(existing, os.W_OK | os.X_OK):
         remedy = f"give it to the user that runs the gateway: chown USER {existing}"
-        return [failed(check, f"{what} {existing} cannot be written by this user", remedy)]
+        return [failed(check, f"{what} {existing} is not writable for this user", remedy)]
     if free < DISK_FAILED_BYTES:
-        return [failed(check, message, "make room: calls are refused when the journal cannot grow")]
+        return [failed(check, message, "free space: calls fail when the journal cannot grow")]
     if free < DISK_WARNED_BYTES:
-        remedy = "make room: ./sluice usage prune --older-than 90d, or a disk"
+        remedy = "free space (./sluice usage prune --older-than 90d) or add a disk"
         return [warning(check, message, remedy)]
     return [ok(check, message)]
 
@@ -105,7 +105,7 @@ def _open_files(journal: Path) -> Finding:
         limit, whose = resource.getrlimit(resource.RLIMIT_NOFILE)[1], "this shell's"
     if limit == resource.RLIM_INFINITY:
         return ok("open files", f"{whose} limit: none")
-    message = f"{whose} limit is {limit}, enough for {limit // FILES_OF_STREAM} streams a process"
+    message = f"{whose} limit is {limit}, enough for {limit // FILES_OF_STREAM} streams per process"
     remedy = "raise it: LimitNOFILE=65536 in the unit, or ulimit -n 65536"
     if limit < FILES_FAILED:
         return failed("open files", message, remedy)
@@ -132,7 +132,7 @@ def _limits(loaded: Loaded) -> list[Finding]:
     try:
         version = remote.server_version(loaded.settings.limits.url)
     except (OSError, ValueError, KeyError, remote.RedisError) as error:
-        remedy = "start it, or correct limits.url; until then limits.fallback holds"
+        remedy = "start it, or correct limits.url; until then limits.fallback applies"
         return [failed("limits", f"limits.url does not answer: {error}", remedy)]
     if int(version.partition(".")[0]) < LEAST_REDIS:
         remedy = f"use Redis {LEAST_REDIS} or newer, or Valkey"
@@ -159,7 +159,7 @@ def _running(loaded: Loaded) -> list[Finding]:
     late = backlog > BACKLOG_WARNED_BYTES
     findings.append(failed("journal", message, remedy) if late else ok("journal", message))
     if not status["ready"]:
-        remedy = "the log of the gateway says more"
+        remedy = "see the gateway's log"
         return [*findings, failed("gateway", f"not ready: {status['reason']}", remedy)]
     return [*findings, ok("gateway", f"ready, {len(status['workers'])} workers")]
 
@@ -217,13 +217,13 @@ def _hosts(db: peewee.Database) -> list[Finding]:
         message += f": primary, {state.size or 1} in the cluster"
         if (state.paused or 0) > FLOW_CONTROL_WARNED:
             message += f", flow control stopped writes {state.paused:.0%} of the time"
-            remedy = "one of the hosts cannot keep up: look at its disk and load"
+            remedy = "one of the hosts cannot keep up: check its disk and load"
             findings.append(warning("store hosts", message, remedy))
         else:
             findings.append(ok("store hosts", message))
     if len(states) > 1 and writing not in {state.name for state in states}:
-        message = f'the writing host "{writing}" is none of store.url'
-        remedy = "name the hosts alike on all nodes, or run: ./sluice store writer HOST"
+        message = f'the writing host "{writing}" is not in store.url'
+        remedy = "use the same host names on all nodes, or run: ./sluice store writer HOST"
         findings.append(warning("store hosts", message, remedy))
     return findings
 
@@ -232,12 +232,12 @@ def _clock(db: peewee.Database) -> Finding:
     """Compare this machine's clock with the database's."""
     if not is_mysql(db):
         database_ms(db)
-        return ok("clock", "SQLite has this machine's clock")
+        return ok("clock", "SQLite uses this machine's clock")
     lead = min((_lead(db) for _ in range(TRIES)), key=lambda measured: measured[0])[1]
     message = f"this machine's clock is {abs(lead)} ms {'behind' if lead > 0 else 'ahead of'}"
     message += " the database's"
     if abs(lead) > CLOCK_FAILED_MS:
-        remedy = "synchronise both by NTP: ids, days and windows go by the node's clock"
+        remedy = "synchronise both with NTP: ids, days and windows use the node's clock"
         return failed("clock", message, remedy)
     return ok("clock", message)
 

@@ -31,13 +31,13 @@ from store.values.usage_record import rfc3339
 
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
-@click.option("--with-secrets", is_flag=True, help="Put secrets.toml into the archive, too.")
+@click.option("--with-secrets", is_flag=True, help="Include secrets.toml in the archive.")
 @click.option(
     "--journal",
     "more",
     type=click.Path(path_type=Path, file_okay=False, exists=True),
     multiple=True,
-    help="Journal folder of a node of this store that lies elsewhere. Repeatable.",
+    help="Journal folder of another node of this store, if it is elsewhere. Repeatable.",
 )
 @data_options
 def command(
@@ -45,13 +45,13 @@ def command(
 ) -> None:
     """Back up store, journals and gateway.toml into FILE, a tar archive.
 
-    Gateways may run: every call recorded before the backup's end is in it, once, with the journals
-    of all nodes of this store whose folders lie beside journal.dir. MariaDB is dumped by
-    mariadb-dump. Without secrets.toml the keys in a store are useless: keep a copy elsewhere, or
-    use --with-secrets and protect FILE. `restore FILE DIR` brings it back.
+    Gateways may keep running: every call recorded before the backup ends is in it exactly once. It
+    includes the journals of all nodes of this store whose folders are siblings of journal.dir.
+    MariaDB is dumped with mariadb-dump. Without secrets.toml the keys in a store are useless: keep
+    a copy elsewhere, or use --with-secrets and protect FILE. `restore FILE DIR` restores it.
     """
     if file.exists():
-        raise Refused([f"{file} exists already"])
+        raise Refused([f"{file} already exists"])
     with opened_store(config, FULL_SCAN_TIMEOUT_S) as access:
         summary = _write(access, file, with_secrets, more)
         note_done(access.db, BACKUP)
@@ -62,9 +62,9 @@ def command(
     if summary["missing"]:
         nodes = ", ".join(sorted(set(summary["missing"].values())))
         remedy = "if they are on this machine, add their folders with --journal"
-        note(f"warning: the journals of {nodes} are not in it; {remedy}")
+        note(f"warning: the journals of {nodes} are not in the backup; {remedy}")
     if not with_secrets:
-        note("secrets.toml is not in it: keep a copy of that file in another safe place")
+        note("secrets.toml is not in the backup: keep a copy of it in another safe place")
 
 
 def _write(

@@ -23,7 +23,8 @@ command = Noun("books", help="Verify the books; release a lost node.", no_args_i
 def verify(access: Access, as_json: bool, since_ms: int | None) -> int:
     """Verify all wallets, leases and daily charges; exit code 1 if anything differs.
 
-    With --since the charges of the days (UTC) from then on; wallets and leases always whole.
+    --since limits the check of charges to that day (UTC) and later; wallets and leases are always
+    checked in full.
     """
     since_day = 0 if since_ms is None else day_at(since_ms)
     with progress(as_json) as line:
@@ -32,7 +33,7 @@ def verify(access: Access, as_json: bool, since_ms: int | None) -> int:
         note_done(access.db, BOOKS_VERIFY)
     store = place(access.db)
     plain = {"ok": not faults, "store": store, "faults": faults}
-    print_result(as_json, plain, "\n".join(faults) or f"the books of {store} are right")
+    print_result(as_json, plain, "\n".join(faults) or f"the books of {store} are correct")
     return FAILED if faults else 0
 
 
@@ -42,11 +43,11 @@ def verify(access: Access, as_json: bool, since_ms: int | None) -> int:
 def release_node(access: Access, node: str, as_json: bool) -> None:
     """Release the leases of NODE, a machine that is permanently lost.
 
-    What it spent but did not write yet is lost with its journal. A node that is only stopped
-    returns its leases itself when it starts again.
+    Spending that it had not booked yet is lost with its journal. A node that is only stopped
+    returns its leases itself at its next start.
     """
     released = release(access.db, node)
     amount = format_money(released.nanos)
     plain = {"node": node, "leases": released.leases, "amount": amount}
-    text = f"released {released.leases} leases of {node}, together {amount}"
+    text = f"released {released.leases} leases of {node}, {amount} in total"
     print_result(as_json, plain, text)

@@ -38,8 +38,8 @@ def drain(access: Access, name: str, as_json: bool) -> None:
     responses stored there can still be fetched and continued.
     """
     outcome = editor(access).drain(name)
-    as_before = "" if outcome.changes else ", as before"
-    state = f'channel "{name}": draining{as_before}; no new calls, calls in flight finish'
+    already = "" if outcome.changes else "already "
+    state = f'channel "{name}": {already}draining; no new calls, calls in flight finish'
     print_outcome(outcome, as_json, state=state)
 
 
@@ -48,7 +48,7 @@ def drain(access: Access, name: str, as_json: bool) -> None:
 @click.option("--key", type=click.IntRange(1), help="Position of the key.  [default: all of them]")
 @on_store
 def reinstate(access: Access, name: str, key: int | None, as_json: bool) -> None:
-    """Use upstream keys again that were suspended because their vendor refused them."""
+    """Reinstate upstream keys that were suspended because the vendor refused them."""
     count = reinstate_keys(access.db, name, key, actor())
     text = f'channel "{name}": {count} {"key" if count == 1 else "keys"} reinstated'
     print_result(as_json, {"channel": name, "reinstated": count}, text)

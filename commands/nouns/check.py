@@ -19,7 +19,7 @@ from conf.store_url import place
 
 
 @click.command()
-@click.option("--settings", is_flag=True, help="Show the settings that would be in force, too.")
+@click.option("--settings", is_flag=True, help="Also show the settings that would be in force.")
 @click.option("--origin", is_flag=True, help="With --settings: show where each value comes from.")
 @config_option
 @set_option
@@ -29,10 +29,10 @@ def command(
 ) -> None:
     """Check the configuration; exit code 3 and a list of all errors if it is invalid.
 
-    With --json always with the settings and their origins.
+    --json always includes the settings and their origins.
     """
     if origin and not settings:
-        raise click.UsageError("--origin goes with --settings")
+        raise click.UsageError("--origin needs --settings")
     try:
         loaded = configuration(config, overrides)
         secrets.of(loaded)
@@ -46,7 +46,7 @@ def command(
         report = {"ok": True, "config": str(loaded.path), "store": store, "faults": []}
         print_json({**report, "settings": settings_rows})
         return
-    click.echo(f"{loaded.path}: in order")
-    click.echo(f"store: {store} (not asked whether it answers)")
+    click.echo(f"{loaded.path}: valid")
+    click.echo(f"store: {store} (not contacted)")
     if settings:
         print_table(settings_rows, ("name", "value", "origin") if origin else ("name", "value"))

@@ -17,8 +17,8 @@ from operations.client_settings import CLIENT_SETTINGS
 def command(client: str, key: str, model: str | None, config: Path | None, as_json: bool) -> None:
     """Print the settings for a client program, ready to paste.
 
-    Lines that begin with export are for the shell; the line above each other part says where it
-    belongs.
+    Lines that start with export are for the shell; the line above each other block says where it
+    goes.
     """
     base = clients_base_url(configuration(config))
     text = CLIENT_SETTINGS[client](base, key, model).text

@@ -37,8 +37,8 @@ class Expiry(click.ParamType[int]):
 
 
 @command.command()
-@click.option("-n", "count", type=int, default=1, show_default=True, help="How many.")
-@click.option("--amount", type=Amount(), required=True, help="Worth of each.")
+@click.option("-n", "count", type=int, default=1, show_default=True, help="Number of codes.")
+@click.option("--amount", type=Amount(), required=True, help="Value of each code.")
 @click.option("--expires", type=Expiry(), help='Expiry, like "2027-01-01T00:00:00Z".')
 @on_store
 def create(access: Access, count: int, amount: int, expires: int | None, as_json: bool) -> None:
@@ -47,13 +47,13 @@ def create(access: Access, count: int, amount: int, expires: int | None, as_json
     rows = create_codes(access.db, batch, access.secrets().peppers[0], actor())
     print_table(rows, ("id", "code", "amount", "expires_at"), as_json)
     if not as_json:
-        note("Codes are shown once: keep them now.")
+        note("Codes are shown once: save them now.")
 
 
 @command.command("list")
 @on_store
 def list_codes(access: Access, as_json: bool) -> None:
-    """List codes; of each only the last four characters are stored."""
+    """List codes; only the last four characters of each are stored."""
     listed, at_ms = codes.list_codes(access.db), database_ms(access.db)
     rows = [codes.public(code, at_ms) for code in listed]
     print_table(rows, COLUMNS, as_json)
@@ -78,7 +78,7 @@ def set_fields(access: Access, code: str, edits: Edits, as_json: bool) -> None:
 
     \b
     FIELD=VALUE:
-      amount; expires_at, as in 2027-01-01T00:00:00Z, an empty value: never, as in expires_at=
+      amount; expires_at, as in 2027-01-01T00:00:00Z, or empty for no expiry: expires_at=
     """
     changed = codes.set_fields(access.db, code, edits, actor())
     print_outcome(Outcome([ObjectChange("code", code, "update")] if changed else [], []), as_json)
@@ -108,7 +108,7 @@ command.add_command(_of_all("remove", "removed", codes.remove))
 @click.argument("code")
 @on_store
 def redeem(access: Access, user: str, code: str, as_json: bool) -> None:
-    """Credit a code to a wallet, once. Case, blanks and hyphens do not matter."""
+    """Credit a code to a wallet, once. Case, blanks and hyphens are ignored."""
     with named_user(access, user):
         line = codes.redeem(access.db, user, code, access.secrets().peppers, actor())
     print_line(user, line, as_json)

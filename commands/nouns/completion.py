@@ -66,14 +66,14 @@ class _Root(click.Group):
 @click.command()
 @click.argument("shell", type=click.Choice(list(_SHELLS)))
 def command(shell: str) -> None:
-    """Print the script by which a shell completes the words of commands.
+    """Print the script that makes a shell complete commands, options and their values.
 
     \b
     bash:  eval "$(./sluice completion bash)"      in ~/.bashrc
     zsh:   eval "$(./sluice completion zsh)"       in ~/.zshrc, after compinit
     fish:  ./sluice completion fish > ~/.config/fish/completions/sluice.fish
 
-    It completes for every way to write the program that ends in sluice.
+    It works for every path of the program that ends in sluice.
     """
     complete = _SHELLS[shell](_Root(PROGRAM), {}, PROGRAM, app.COMPLETE_VARIABLE)
     click.echo(ShellComplete.source(complete))

@@ -20,11 +20,11 @@ command = Noun("config", help="Change the configuration file.", no_args_is_help=
 @click.argument("value")
 @data_options
 def set_value(name: str, value: str, config: Path | None, as_json: bool) -> None:
-    """Write a setting into gateway.toml; its comments and all other lines stay.
+    """Set a value in gateway.toml; comments and all other lines stay as they are.
 
-    VALUE is given without quotes, as to --set; - reads it from stdin, so that no list of processes
-    shows a password. Nothing is written unless the whole file is in order with it. A running
-    gateway takes it when it is reloaded; hosts, ports, workers and journal.dir need a restart.
+    Write VALUE without quotes, as for --set; - reads it from stdin, which keeps a password out of
+    the list of processes. Nothing is written if the file would become invalid. A running gateway
+    applies the change when it is reloaded; hosts, ports, workers and journal.dir need a restart.
     """
     path = find_config(config, os.environ)
     if value == "-":
@@ -33,6 +33,6 @@ def set_value(name: str, value: str, config: Path | None, as_json: bool) -> None
     loaded = configuration(path)
     row = next(row for row in masked_rows(loaded.settings, loaded.origins) if row["name"] == name)
     change = {"name": name, "value": row["value"], "origin": row["origin"], "config": str(path)}
-    print_result(as_json, change, f"{name} is written to {path}")
+    print_result(as_json, change, f"{name} written to {path}")
     if not str(row["origin"]).startswith(str(path)):
-        note(f"warning: {row['origin']} sets {name}, too, and takes precedence over the file")
+        note(f"warning: {row['origin']} also sets {name} and takes precedence over the file")

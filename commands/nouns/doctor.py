@@ -26,10 +26,10 @@ KEY_LINE_CHARS = 1024
 @click.option("--url", help="Address of the gateway as clients see it, through the proxy.")
 @click.option(
     "--key",
-    help="An API key, for a stream through that address; nothing is charged. - reads it from"
-    " stdin, so that no list of processes shows it.",
+    help="API key for a test stream through that address; nothing is charged. - reads it from"
+    " stdin, which keeps it out of the list of processes.",
 )
-@click.option("--yes", is_flag=True, help="Call every channel without asking; vendors charge.")
+@click.option("--yes", is_flag=True, help="Call every channel without asking; vendors charge it.")
 @node_option
 @data_options
 def command(
@@ -40,12 +40,12 @@ def command(
     config: Path | None,
     as_json: bool,
 ) -> int:
-    """Look for what is wrong; exit code 1 when something fails.
+    """Check the gateway for problems; exit code 1 if a check fails.
 
-    Looks at secrets, disks, descriptors, journal, store, schema and clock, calls every channel
-    (asks on a terminal before it spends, elsewhere needs --yes), and with --url, or --key alone
-    for the configured address, at the proxy in front: whether it buffers, cuts or compresses
-    streams, limits bodies, strips headers.
+    Checks secrets, disks, file descriptors, journal, store, schema and clock. Calls every channel,
+    which costs money: it asks first on a terminal, and needs --yes elsewhere. With --url, or with
+    --key alone for the configured address, it checks whether the proxy in front buffers, cuts or
+    compresses streams, limits bodies or strips headers.
     """
     if key == "-":
         key = sys.stdin.readline(KEY_LINE_CHARS).strip()

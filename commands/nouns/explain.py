@@ -26,9 +26,9 @@ COLUMNS = ("channel", "state", "priority", "weight", "upstream_model")
 
 @click.command()
 @click.option("--key", help="The secret of the key.")
-@click.option("--key-id", help="Its id or USER/NAME, instead of the secret.")
-@click.option("--model", required=True, help="The model as clients name it.")
-@click.option("--endpoint", required=True, help="The path of the call, like /v1/messages.")
+@click.option("--key-id", help="Id of the key or USER/NAME, instead of the secret.")
+@click.option("--model", required=True, help="Model as clients name it.")
+@click.option("--endpoint", required=True, help="Path of the call, like /v1/messages.")
 @data_options
 def command(
     key: str | None,
@@ -38,11 +38,11 @@ def command(
     config: Path | None,
     as_json: bool,
 ) -> None:
-    """Show what a call of a key for a model at an endpoint would get now, and by which channels.
+    """Show whether a key may call a model at an endpoint now, and through which channels.
 
-    Channels are listed by priority; those that would not be tried have a reason. Features that such
-    a call would be refused for are named. The last line says where the call would go, or how it
-    would fail. The exit code is 0 in both cases.
+    Channels are listed by priority, with the reason if one would not be tried. Features for which
+    the call would be refused are named. The last line says where the call would go, or how it would
+    fail. The exit code is 0 in both cases.
     """
     if (key is None) == (key_id is None):
         raise click.UsageError("give either --key or --key-id")
@@ -91,7 +91,7 @@ def _print(explanation: Explanation, refused: Refused) -> None:
     ]
     if rows:
         print_table(rows, COLUMNS)
-    labels = ("not allowed to its group", "without a price")
+    labels = ("not allowed for the group", "without a price")
     for label, features in zip(labels, refused, strict=True):
         if features:
             click.echo(f"would refuse, {label}: {', '.join(features)}")
@@ -126,5 +126,5 @@ def _usable(channel: ChannelState) -> str:
     if channel.reason is None:
         return "usable"
     until = f" until {channel.until}" if channel.until else ""
-    anyway = ", tried all the same" if channel.usable else ""
+    anyway = ", tried anyway" if channel.usable else ""
     return f"{channel.reason}{until}{anyway}"

@@ -14,8 +14,8 @@ from store.admin.export import export, left_out, to_toml
 def command(access: Access, as_json: bool) -> None:
     """Print users, groups, models, channels, plans, subscriptions, keys as a document for `apply`.
 
-    Secrets and balances are omitted, as comments at its head say (with --json: on standard
-    error). Applying it to the same store changes nothing.
+    Secrets and balances are omitted; comments at the top list them (with --json: on stderr).
+    Applying it to the same store changes nothing.
     """
     document, omitted = export(access.db), left_out(access.db)
     if as_json:
@@ -31,7 +31,7 @@ def command(access: Access, as_json: bool) -> None:
 def _remarks(omitted: Sequence[str]) -> list[str]:
     if not omitted:
         return []
-    head = "Left out; applied elsewhere, channels have no keys, and keys get secrets of their own:"
+    head = "Left out. Applied to another store, channels have no keys, and keys get new secrets:"
     # names may contain characters that end a comment or control a terminal
     return [
         head,

@@ -24,7 +24,7 @@ FILE_MODE = 0o600  # store.url may contain a password
 def command(folder: Path, overrides: tuple[str, ...]) -> None:
     """Create gateway.toml, secrets.toml and the database schema of a new gateway in DIR.
 
-    Values of --set are written into gateway.toml. What exists already is not changed.
+    Values of --set are written into gateway.toml. Nothing that exists already is changed.
     """
     existed = (folder / FILE_NAME).exists()
     for line in prepare(folder, overrides):
@@ -99,9 +99,9 @@ def make_schema(loaded: Loaded, fresh_secrets: bool) -> str:
             return "created"
         if fresh_secrets:
             note(
-                "warning: this database was in use already, with other secrets. Copy the"
+                "warning: this database is already in use, with other secrets. Copy the"
                 f" secrets.toml of the gateway that made it to {loaded.secrets_path}: without it"
-                " all keys in the database are unknown to this gateway."
+                " this gateway knows none of the keys in the database."
             )
         if pending := migrate.pending(db):
             return f"exists already, {len(pending)} migrations pending; run: ./sluice migrate up"

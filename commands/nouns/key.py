@@ -32,11 +32,11 @@ command = Noun(
 
 @command.command("create")
 @click.option("--user", required=True, help="Owner of the key.")
-@click.option("--group", required=True, help="Group whose models and prices the key has.")
+@click.option("--group", required=True, help="Group that gives the key its models and prices.")
 @click.option("--name", required=True, help="Name of the key, unique for its user.")
 @click.option(
     "--secret",
-    help="A secret of your own: 16 to 200 of A-Z a-z 0-9 . _ -; also env:NAME or file:PATH."
+    help="Your own secret: 16 to 200 of A-Z a-z 0-9 . _ -; also env:NAME or file:PATH."
     "  [default: generated]",
 )
 @NEW_FIELDS
@@ -63,7 +63,7 @@ def create(
 @click.option("--user", help="Only the keys of this user.")
 @on_store
 def list_keys(access: Access, user: str | None, as_json: bool) -> None:
-    """List keys; of each secret only a few characters are stored."""
+    """List keys; only a few characters of each secret are stored."""
     if user is not None:
         show(access.db, "user", user)  # tells a misspelt name from a user without keys
     keys = _with_status(access, list_objects(access.db, "key"))
@@ -92,7 +92,7 @@ def set_fields(key: str, edits: Edits, config: Path | None, as_json: bool) -> No
       document of apply; an empty value clears a field, as in limit=
     """
     if "secret" in edits:
-        raise Refused(["secret: a key gets a new one by: key rotate"])
+        raise Refused(["secret: replace it with key rotate"])
     with opened_store(config) as access:
         outcome = editor(access).change("key", key, edits)
     print_outcome(outcome, as_json)
@@ -109,7 +109,7 @@ def set_fields(key: str, edits: Edits, config: Path | None, as_json: bool) -> No
 )
 @on_store
 def rotate(access: Access, key: str, overlap: int, as_json: bool) -> None:
-    """Give a key a new secret, shown only now; the old one stays valid for a while."""
+    """Give a key a new secret, shown once; the old one stays valid for a while."""
     key_id = str(show(access.db, "key", key)["id"])
     rotation = keys.Rotation(access.secrets().peppers, overlap)
     secret = keys.rotate(access.db, key_id, rotation, actor())
@@ -151,7 +151,7 @@ def _resolved(secret: str) -> str:
 def _print_secret(key_id: str, secret: str | None, as_json: bool) -> None:
     print_fields({"id": key_id, "secret": secret}, as_json)
     if not as_json:
-        note("The secret is shown once: keep it now.")
+        note("The secret is shown once: save it now.")
 
 
 def _with_status(access: Access, keys: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -60,7 +60,7 @@ def _list(kind: str, columns: Sequence[str], complete: Complete) -> click.Comman
         objects = complete(access.db, list_objects(access.db, kind))
         print_table(objects, columns, as_json)
         if not objects and not as_json:
-            note(f"there is none; make one: ./sluice {kind} create {_name(kind)} {FIELD} …")
+            note(f"no {kind}s yet; create one: ./sluice {kind} create {_name(kind)} {FIELD} …")
 
     return verb
 
@@ -106,8 +106,8 @@ def _switch(kind: str, verb_name: str, *, enabled: bool) -> click.Command:
     @on_store
     def verb(access: Access, name: str, as_json: bool) -> None:
         outcome = editor(access).set_enabled(kind, name, enabled)
-        as_before = "" if outcome.changes else ", as before"
-        state = f'{kind} "{name}": {"enabled" if enabled else "disabled"}{as_before}'
+        already = "" if outcome.changes else "already "
+        state = f'{kind} "{name}": {already}{"enabled" if enabled else "disabled"}'
         print_outcome(outcome, as_json, state=state)
 
     return verb

@@ -65,10 +65,10 @@ def of_node(loaded: Loaded, name: str | None) -> Loaded:
         running = [str(entry) for entry in siblings if entry.pid]
         own_node = [entry for entry in nodes if entry.journal == own]
         if siblings and not (own_node and (own_node[0].pid or not running)):
-            problem = f"no node runs on {own} (journal.dir); nodes beside it: {_listed(siblings)}"
+            problem = f"no node runs on {own} (journal.dir); sibling nodes: {_listed(siblings)}"
             raise Refused([f"{problem}; name one with --node NAME; {which(loaded.path)}"])
         if running:
-            note(f"also on this machine: {', '.join(running)}; --node NAME means one of them")
+            note(f"also on this machine: {', '.join(running)}; --node NAME selects one")
         return loaded
     for entry in nodes:
         if entry.name == name:

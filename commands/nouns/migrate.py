@@ -35,8 +35,8 @@ from store.values.usage_record import rfc3339_or_none
 READ_TIMEOUT_S = 3600  # altering a large table can take long
 PROGRESS_S = 10.0
 TOTAL_ORDER = (
-    "Galera (wsrep_OSU_method = TOI): each change of a table runs on all hosts at once, and nothing"
-    " else is written for as long as it takes"
+    "Galera (wsrep_OSU_method = TOI): each change of a table runs on all hosts at once and"
+    " blocks all other writes until it is done"
 )
 
 
@@ -76,8 +76,8 @@ def plan(config: Path | None, as_json: bool) -> None:
 def up(config: Path | None, as_json: bool) -> None:
     """Apply pending migrations; safe to run concurrently.
 
-    Long steps report progress on stderr every 10 s. If it was interrupted, run it again. On a
-    Galera cluster a change of a table runs on all hosts at once, and nothing else is written then.
+    Long steps report progress on stderr every 10 s. If interrupted, run it again. On a Galera
+    cluster a change of a table runs on all hosts at once and blocks all other writes.
     """
     with _database(config) as db, _progress(as_json) as report:
         if migrate.pending(db) and cluster.alters_in_total_order(db):
@@ -89,14 +89,14 @@ def up(config: Path | None, as_json: bool) -> None:
 
 @command.command()
 @click.argument("url")
-@click.option("--switch", is_flag=True, help="At the end write URL into gateway.toml as store.url.")
+@click.option("--switch", is_flag=True, help="At the end, set store.url in gateway.toml to URL.")
 @data_options
 def copy(url: str, switch: bool, config: Path | None, as_json: bool) -> None:
-    """Copy the whole store into another database, as from SQLite to MariaDB or back.
+    """Copy the whole store to another database, such as from SQLite to MariaDB or back.
 
-    Stop all gateways first. The schema at URL is made; it must hold nothing else. What an
-    interrupted copy has left there is replaced when it is run again. At the end rows are counted
-    and books and records verified. Then set store.url (--switch does) and start the gateways.
+    Stop all gateways first. The database at URL must be empty; the schema is created there. If
+    interrupted, run it again: it replaces what it had copied. At the end it counts the rows and
+    verifies books and records. Then set store.url (--switch does that) and start the gateways.
     """
     try:
         store_url.checked(url)
@@ -119,11 +119,12 @@ def copy(url: str, switch: bool, config: Path | None, as_json: bool) -> None:
     if as_json:
         print_json({"rows": counts, "store": place, "switched": switch})
         return
-    click.echo(f"{sum(counts.values())} rows of {len(counts)} tables copied to {place}, verified")
+    total = sum(counts.values())
+    click.echo(f"copied {total} rows of {len(counts)} tables to {place}, and verified them")
     if switch:
-        click.echo(f"store.url of {path} names it; run on every other node, then start them all:")
+        click.echo(f"store.url of {path} is set; run on every other node, then start them all:")
     else:
-        text = "still names the store before; run on all nodes, then start them:"
+        text = "still names the old store; run this on all nodes, then start them:"
         click.echo(f"{loaded.path} {text}")
     click.echo("  ./sluice config set store.url URL")
 

@@ -13,20 +13,20 @@ from operations import catalogue
 command = noun(
     "model",
     ("name", "enabled", "context_tokens", "max_output_tokens", "price"),
-    "With from=TIME (2027-01-01T00:00:00Z) set lets the prices that are given hold from then"
-    " on, by the store's clock, in every worker; price_changes= takes back what is to come.",
+    "With from=TIME (2027-01-01T00:00:00Z), set schedules the given prices: they apply from then"
+    " on, by the store's clock, in every worker. price_changes= cancels scheduled prices.",
 )
 prices = Noun("prices", help="Compare prices with public lists.", no_args_is_help=True)
 prices.add_command(
-    LazyVerb("pull", "commands.nouns.model_prices", "Take the prices of a public list.")
+    LazyVerb("pull", "commands.nouns.model_prices", "Apply the prices of a public list.")
 )
 command.add_command(prices)
 
 BARE = "--from-catalogue"
 FROM_CATALOGUE = (
-    "--from-catalogue takes bounds, prices and rates of the model of this name from"
-    " conf/catalogue.toml, those of its maker; --from-catalogue=VENDOR/NAME another entry. Fields"
-    " that are given take precedence."
+    "--from-catalogue takes limits, prices and rates of the model of this name from"
+    " conf/catalogue.toml, from its maker's entry; --from-catalogue=VENDOR/NAME from another. Given"
+    " fields take precedence."
 )
 
 
@@ -45,7 +45,7 @@ class BareOption(click.Command):
 @click.option(
     BARE,
     metavar="[=VENDOR/NAME]",
-    help="Take what is not given from the catalogue.",
+    help="Take fields that are not given from the catalogue.",
 )
 @NEW_FIELDS
 @on_store

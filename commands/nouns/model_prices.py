@@ -26,7 +26,7 @@ def _percent(_context: click.Context, _option: click.Parameter, text: str | None
     except InvalidOperation:
         percent = Decimal(-1)
     if not 0 <= percent <= Decimal("1e9"):
-        raise click.BadParameter("must be a number of percent, like 80")
+        raise click.BadParameter("must be a percentage, like 80")
     return percent
 
 
@@ -35,16 +35,16 @@ def _percent(_context: click.Context, _option: click.Parameter, text: str | None
 @click.option(
     "--file",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Read it from this file.  [default: of genai-prices the installed package]",
+    help="Read the list from this file.  [default: for genai-prices the installed package]",
 )
-@click.option("--fetch", "fetched", is_flag=True, help="Fetch it over the network.")
+@click.option("--fetch", "fetched", is_flag=True, help="Fetch the list over the network.")
 @click.option("--model", "models", multiple=True, metavar="NAME", help="Only this one. Repeatable.")
 @click.option(
     "--accept-rises",
     "accepted",
     metavar="PERCENT",
     callback=_percent,
-    help=f"Take prices that rise by more than {MAX_RISE_PERCENT} %, up to so much.",
+    help=f"Accept rises of more than {MAX_RISE_PERCENT} %, up to this.",
 )
 @click.option("--dry-run", is_flag=True, help="Only print what would change.")
 @on_store
@@ -58,16 +58,17 @@ def command(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Compare the prices of our models with a public list, and take them.
+    """Compare the prices of models with a public list, and apply the list's.
 
-    A model is found by its upstream name at a channel, else by its own. No price becomes zero, no
-    meter, rate or model is removed, and none is made; what is refused is listed, the rest is taken.
+    A model is looked up by its upstream name in a channel, else by its own name. No price becomes
+    zero; no meter, rate or model is removed, and no model is created. Refused changes are listed,
+    the others are applied.
     """
     if file is not None and fetched:
         raise click.UsageError("--file and --fetch exclude each other")
     if access.currency != CURRENCY:
         raise Refused(
-            [f"the prices of lists are in {CURRENCY}, money.currency is {access.currency}"]
+            [f"prices of lists are in {CURRENCY}, but money.currency is {access.currency}"]
         )
     today = datetime.datetime.fromtimestamp(database_ms(access.db) / 1000, datetime.UTC).date()
     listed = read_list(source, load_list(source, file, fetched=fetched), today)
@@ -102,7 +103,7 @@ def _print(result: Pull, dry_run: bool) -> None:
     if result.changes:
         print_table([asdict(row) for row in result.changes], COLUMNS)
     if result.refused:
-        click.echo(f"{'' if not result.changes else chr(10)}refused, and left as it is:")
+        click.echo(f"{'' if not result.changes else chr(10)}refused, not changed:")
         print_table([asdict(row) for row in result.refused], (*COLUMNS, "refused"))
     for name, reason in result.unmatched.items():
         note(f'model "{name}": {reason}')

@@ -18,10 +18,10 @@ _COLUMNS = ("node", "state", "why", "version", "workers", "clock_behind_ms", "ba
 def command(access: Access, as_json: bool) -> None:
     """Show every node of the store: version, clock, readiness, journal.
 
-    As each reported to the store in the last ten seconds. state: ready, not ready (no worker takes
+    Each node reports to the store every ten seconds. state: ready, not ready (no worker takes
     calls), away (silent for a minute), or here (ended within the last minute). clock_behind_ms: how
-    far its clock is behind the database's, minus: ahead. backlog_bytes: of its journals, not yet in
-    the store.
+    far the node's clock is behind the database's; negative if ahead. backlog_bytes: bytes in its
+    journals that are not in the store yet.
     """
     nodes = states(access.db)
     print_table([_row(node) for node in nodes], (*_COLUMNS, "seen_at"), as_json)

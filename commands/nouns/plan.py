@@ -5,6 +5,6 @@ from commands.nouns.kinds import noun
 command = noun(
     "plan",
     ("name", "enabled", "quota", "window", "days", "id"),
-    "A quota is spent anew in each window (day, week, month; UTC). `days` is how long a new"
-    " subscription lasts; those that are there keep their end.",
+    "The quota starts afresh in each window (day, week, month; UTC). `days` is how long a new"
+    " subscription lasts; existing ones keep their end.",
 )

@@ -254,7 +254,7 @@ def welcome(loaded: Loaded, start: Start, folder: Path) -> str:
     lines += [
         f"Another key:  ./sluice key create {named} --config {config}",
         f"Channels:     ./sluice channel list --config {config}",
-        "Ctrl-C ends the gateway.",
+        "Ctrl-C stops the gateway.",
         "",
     ]
     return "\n".join(lines)

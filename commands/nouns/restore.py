@@ -36,16 +36,16 @@ SHOWN_FAULTS = 20
     "--store",
     "url",
     default="",
-    help="For a backup of MariaDB: mysql://… of an empty database to load it into.",
+    help="For a backup of MariaDB: URL (mysql://…) of an empty database.",
 )
 @json_option
 def command(file: Path, folder: Path, url: str, as_json: bool) -> int:
-    """Restore the backup FILE into DIR, which must be empty or not there.
+    """Restore the backup FILE into DIR, which must be empty or not exist.
 
     Applies the journals of the backup, then verifies books and records; exit code 1 if anything
-    differs. gateway.toml in DIR names the restored store and journal. No gateway is started. No
-    program that FILE names is run, but its settings, users and keys are in force afterwards:
-    restore only what you trust as much.
+    differs. gateway.toml in DIR names the restored store and journal. No gateway is started, and no
+    program that FILE names is run, but its settings, users and keys take effect: restore only a
+    backup that you trust.
     """
     if folder.exists() and any(folder.iterdir()):
         raise Refused([f"{folder} is not empty: restore only into an empty folder"])
@@ -63,7 +63,7 @@ def command(file: Path, folder: Path, url: str, as_json: bool) -> int:
             if created:
                 folder.rmdir()
             if url:
-                note(f"{folder} is empty again; the database may have tables now: empty it, too")
+                note(f"{folder} is empty again; the database may have tables now: empty it as well")
             raise
     if as_json:
         print_json({**summary, "ok": not faults, "faults": faults})
@@ -80,7 +80,7 @@ def _opened(file: Path) -> Iterator[tarfile.TarFile]:
     try:
         tar = tarfile.open(file)  # noqa: SIM115 - closed below
     except (tarfile.TarError, EOFError):
-        raise Refused([f"{file} is no backup of a gateway, or not whole"]) from None
+        raise Refused([f"{file} is not a backup of a gateway, or is incomplete"]) from None
     with tar:
         yield tar
 
@@ -100,10 +100,10 @@ def _check(manifest: Mapping[str, Any], url: str, file: Path) -> None:
     steps, version = set(manifest["migrations"]), printable(manifest["version"])
     if newer := steps - {migration.name for migration in ALL} - set(FORERUNNERS):
         names = printable(", ".join(sorted(newer)))
-        raise Refused([f"{file} is of version {version}, newer than this one: {names}"])
+        raise Refused([f"{file} was made by version {version}, newer than this one: {names}"])
     if not steps & {migration.name for migration in ALL} and steps < set(FORERUNNERS):
         remedy = f"restore it with {BRIDGE_VERSION}, then upgrade"
-        raise Refused([f"{file} is of version {version}, too old for this one: {remedy}"])
+        raise Refused([f"{file} was made by version {version}, too old for this one: {remedy}"])
 
 
 def _whole(folder: Path, manifest: Mapping[str, Any], url: str) -> tuple[dict[str, Any], list[str]]:

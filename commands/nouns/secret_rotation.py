@@ -69,8 +69,8 @@ class Nodes:
         deadline = time.monotonic() + TAKEN_WITHIN_S
         while not self._has(loaded, mark):
             if time.monotonic() > deadline:
-                why = "see its log; run this again when that is repaired"
-                raise Refused([f"process {pid} has not taken the new secrets; {why}"])
+                why = "see its log, and run this again when that is fixed"
+                raise Refused([f"process {pid} has not loaded the new secrets; {why}"])
             time.sleep(POLL_S)
 
     def _require_others(self, local: Container[str]) -> None:
@@ -82,7 +82,7 @@ class Nodes:
         if remote and not self.reloaded:
             names = ", ".join(sorted(remote))
             remedy = f"copy {self.loaded.secrets_path} to them, reload each (SIGHUP)"
-            problem = f"other nodes run, or did a minute ago: {names}; {remedy}"
+            problem = f"other nodes are running, or were a minute ago: {names}; {remedy}"
             raise Refused([f"{problem}, then run this again with --nodes-reloaded"])
 
     def _has(self, loaded: Loaded, mark: str) -> bool:
@@ -92,7 +92,7 @@ class Nodes:
         try:
             workers = ask_status(loaded)["workers"]
         except Refused as error:
-            error.add_note("without the ops port: reload it yourself, then --nodes-reloaded")
+            error.add_note("without the ops port: reload it yourself, then use --nodes-reloaded")
             raise
         active = [worker for worker in workers if not worker["leaving"]]
         return bool(active) and all(
@@ -108,9 +108,9 @@ def _replace(path: Path, changed: secrets.Secrets) -> None:
         if error.errno not in _CANNOT_BE_REPLACED:
             raise
         problem = (
-            f"{path}: {error.strerror}: the file cannot be replaced here. Copy it into a folder"
-            f" that can be written, name the copy by {SECRETS_VARIABLE}, run this again, and"
-            ' bring the copy to where the file comes from (docs/operations.md, "Secrets on a'
+            f"{path}: {error.strerror}: the file cannot be replaced here. Copy it into a"
+            f" writable folder, set {SECRETS_VARIABLE} to the copy, run this again, and bring the"
+            ' copy to where the file comes from (docs/operations.md, "Secrets on a'
             ' read-only mount"). Nothing has been changed'
         )
         raise Refused([problem]) from None

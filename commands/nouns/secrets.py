@@ -22,7 +22,7 @@ command = Noun("secrets", help="Replace the secrets of the installation.", no_ar
 
 _KIND = click.Choice(list(KINDS))
 _NODES = click.option(
-    "--nodes-reloaded", is_flag=True, help="The other nodes have the file and were reloaded."
+    "--nodes-reloaded", is_flag=True, help="Confirm: the other nodes have the file, were reloaded."
 )
 
 
@@ -37,7 +37,7 @@ def status(access: Access, as_json: bool) -> None:
     print_table(rows, ("kind", "secrets", "upcoming", "by_newest", "by_older", "lost"))
     for row in rows:
         if row.get("keys"):
-            note(f"keys by an older pepper, until their next use: {', '.join(row['keys'])}")
+            note(f"keys that need an older pepper until their next use: {', '.join(row['keys'])}")
 
 
 @command.command()
@@ -45,12 +45,12 @@ def status(access: Access, as_json: bool) -> None:
 @_NODES
 @on_whole_store
 def rotate(access: Access, kind: str, nodes_reloaded: bool, as_json: bool) -> None:
-    """Replace a secret by a new one; the old one stays valid until `remove-old`.
+    """Replace a secret with a new one; the old one stays valid until `remove-old`.
 
-    Adds the new one, has the running gateway of this node take it (SIGHUP), uses it from then on,
-    and with `cipher` seals upstream keys anew. Digests of API keys move to a new pepper when a key
-    is used. May be ended and run again at any moment: it goes on. Other nodes need a copy of the
-    file and a reload first; this says so.
+    Adds the new secret, reloads the running gateway of this node (SIGHUP), then uses the new
+    secret; with `cipher` it also reseals upstream keys. The digest of an API key moves to the new
+    pepper when the key is next used. If interrupted, run it again: it continues. Other nodes need a
+    copy of the file and a reload first; the command says so.
     """
     nodes = rotation.Nodes(access.loaded, access.db, nodes_reloaded)
     if rotation.add(access.loaded, kind):
@@ -89,7 +89,7 @@ def remove_old(access: Access, kind: str | None, nodes_reloaded: bool, as_json: 
     if removed:
         rotation.Nodes(access.loaded, access.db, reloaded=True).take()
     lines = [f"{name}: {count} old removed" for name, count in removed.items()]
-    print_result(as_json, {"removed": removed}, "\n".join(lines) or "there is no old one")
+    print_result(as_json, {"removed": removed}, "\n".join(lines) or "there are no old secrets")
 
 
 def _row(access: Access, kind: str) -> dict[str, Any]:
@@ -138,17 +138,17 @@ def _reseal(access: Access, as_json: bool) -> int:
             access.db,
             cipher,
             actor(),
-            lambda done, of: line.tell(f"sealing anew: {done} of {of} channels"),
+            lambda done, of: line.tell(f"resealing: {done} of {of} channels"),
         )
 
 
 def _tell(access: Access, row: dict[str, Any], resealed: int) -> None:
     kind = row["kind"]
-    click.echo(f"{kind}: a new one is used, the old one is still valid")
+    click.echo(f"{kind}: the new secret is in use, the old one is still valid")
     if kind == "cipher":
-        click.echo(f"{resealed} values sealed anew, {row['by_older']} left")
+        click.echo(f"{resealed} values resealed, {row['by_older']} left")
     elif row["by_older"]:
         count = row["by_older"]
-        click.echo(f"{count} keys and codes by an older one: keys move when they are used")
+        click.echo(f"{count} keys and codes still need an older one: keys move when they are used")
     click.echo(f"next: copy {access.loaded.secrets_path} to the other nodes, if there are any, and")
     click.echo(f"reload them; keep a copy. Then: ./sluice secrets remove-old {kind}")

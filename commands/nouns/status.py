@@ -41,7 +41,7 @@ from store.values.errors import StoreError
 _NODE = ("node", "version", "revision", "store", "pid", "ready", "reason", "draining")
 _WORKERS = ("pid", "slot", "ready", "streams", "calls", "connections", "store", "open_breakers")
 _STATES = ("name", "model", "state", "since", "reason", "calls_5m", "success_5m", "last_error")
-PARKED_HINT = "journal.dir/parked.ndjson says what and why; move it away when that is settled"
+PARKED_HINT = "journal.dir/parked.ndjson lists them and why; move it away when that is settled"
 
 
 @click.command()
@@ -62,15 +62,15 @@ def command(
     config: Path | None,
     as_json: bool,
 ) -> None:
-    """Show a running gateway and the state of its channels; exit code 1 when none runs.
+    """Show a running gateway and the state of its channels; exit code 1 if none runs.
 
-    Workers, streams and journal are those of the node that --node names, else of the one whose
-    ops port the configuration names; the state of channels comes from the store and covers all.
+    Workers, streams and journal are those of one node: that of --node, else the one at the
+    configured ops port. The state of channels comes from the store and covers all nodes.
     """
     if origin and not settings:
-        raise click.UsageError("--origin goes with --settings")
+        raise click.UsageError("--origin needs --settings")
     if node and settings:
-        raise click.UsageError("--node goes without --settings")
+        raise click.UsageError("--node excludes --settings")
     loaded = configuration(config)
     if settings:
         rows = masked_rows(loaded.settings, loaded.origins if origin else None)
@@ -100,7 +100,7 @@ def command(
         _print_states(title, statuses)
     if unpriced:
         uses = (f"{use['meter']} of {use['model']} × {use['count']}" for use in unpriced)
-        click.echo(f"\nused without a price, {RECENT_DAYS} days: {', '.join(uses)}")
+        click.echo(f"\nused without a price in {RECENT_DAYS} days: {', '.join(uses)}")
 
 
 def _warn_of_another_gateway(loaded: Loaded, node: str) -> None:
@@ -122,8 +122,8 @@ def _warn_of_another_store(loaded: Loaded, running: object) -> None:
     store = place(loaded.settings.store.url)
     if running not in (store, None):
         note(
-            f"warning: the gateway uses the store {running}, the configuration names {store}, from"
-            f" which the channels below are: reload the gateway; {which(loaded.path)}"
+            f"warning: the gateway uses the store {running}, but the configuration names {store},"
+            f" where the channels below come from: reload the gateway; {which(loaded.path)}"
         )
 
 
@@ -161,7 +161,7 @@ def _upkeep_line(upkeep: dict[str, Any] | None) -> str | None:
     if upkeep["trouble"]:
         return f"failed at {upkeep['ended_at']}: {upkeep['trouble']}"
     if upkeep["ended_at"] is None:
-        return "never done yet"
+        return "not run yet"
     removed = ", ".join(f"{count} {kind}" for kind, count in upkeep["removed"].items())
     return f"{upkeep['ended_at']}, removed {removed or 'nothing'}; next {upkeep['next_at']}"
 

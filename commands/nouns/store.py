@@ -16,15 +16,15 @@ COLUMNS = (
     "flow_control",
 )
 
-command = Noun("store", help="Show the database's hosts; choose the writing one.")
+command = Noun("store", help="Show the database's hosts; choose the writing host.")
 
 
 @command.command()
 @on_store
 def hosts(access: Access, as_json: bool) -> None:
-    """Show each host of store.url as it says now, and which one is written to.
+    """Show the current state of each host of store.url, and the writing host.
 
-    flow_control: the part of the time in which the cluster stopped its writes.
+    flow_control: the share of time in which the cluster paused writes.
     """
     writing = cluster.writing_host(access.db)
     rows = [cluster.to_public(state, writing) for state in cluster.states(access.db)]
@@ -35,12 +35,12 @@ def hosts(access: Access, as_json: bool) -> None:
 @click.argument("host")
 @on_store
 def writer(access: Access, host: str, as_json: bool) -> None:
-    """Have all processes write to HOST (as store.url names it, with its port); they follow in 2 s.
+    """Make all processes write to HOST (as in store.url, with its port) within 2 s.
 
-    After a host was lost and has come back nobody returns to it without this.
+    A host that was lost and has come back is not written to again without this.
     """
     before = cluster.move_to(access.db, host, actor())
-    text = f"the store is written to at {host}" + (f", before at {before}" if before else "")
+    text = f"the writing host is now {host}" + (f", was {before}" if before else "")
     print_result(as_json, {"host": host, "before": before or None}, text)
 
 
@@ -48,12 +48,13 @@ def writer(access: Access, host: str, as_json: bool) -> None:
 @click.argument("mark")
 @on_store
 def mark(access: Access, mark: str, as_json: bool) -> int:
-    """Show whether the change with this MARK was made; exit code 1 when it was not.
+    """Show whether the change with this MARK took effect; exit code 1 if it did not.
 
-    A command that lost the database while its change was committed prints its mark. Kept for a day.
+    A command that loses the database while it commits a change prints the mark. Marks are kept for
+    a day.
     """
     at_ms = outcome(access.db, mark)
     at = rfc3339_or_none(at_ms)
-    text = f"it was made at {at}" if at else f"{place(access.db)} has no such change"
+    text = f"it took effect at {at}" if at else f"{place(access.db)} has no such change"
     print_result(as_json, {"mark": mark, "at": at}, text)
     return 0 if at else FAILED

@@ -6,7 +6,7 @@ from operations.edits import with_use
 command = noun(
     "subscription",
     ("user", "plan", "enabled", "starts_at", "expires_at", "spent", "resets_at", "id"),
-    "USER/PLAN may also be written as PLAN user=USER when it is made, and be the id later."
-    " starts_at is now unless given, expires_at so many days later as the plan says.",
+    "create also accepts PLAN user=USER for USER/PLAN, the other verbs also accept the id."
+    " starts_at defaults to now, expires_at to as many days later as the plan's `days`.",
     with_use,
 )

@@ -22,23 +22,23 @@ command = Noun(
     "scopes",
     multiple=True,
     required=True,
-    help=f"What it may do: {', '.join(tokens.SCOPES)}; may be repeated.",
+    help=f"Permission: {', '.join(tokens.SCOPES)}. Repeatable.",
 )
-@click.option("--name", default="", help="What it is for.")
+@click.option("--name", default="", help="Purpose of the token.")
 @on_store
 def create(access: Access, user: str, scopes: tuple[str, ...], name: str, as_json: bool) -> None:
     """Create a token and print it; it is not shown again."""
     token_id, token = tokens.create(access.db, user, scopes, name=name, actor=actor())
     print_fields({"id": token_id, "token": token}, as_json)
     if not as_json:
-        note("The token is shown once: keep it now.")
+        note("The token is shown once: save it now.")
 
 
 @command.command("list")
-@click.option("--user", help="Of this user alone.")
+@click.option("--user", help="Only tokens of this user.")
 @on_store
 def list_tokens(access: Access, user: str | None, as_json: bool) -> None:
-    """List tokens; of each only the last four characters are shown."""
+    """List tokens; only the last four characters of each are shown."""
     rows = [tokens.public(row) for row in tokens.listed(access.db, user)]
     print_table(rows, COLUMNS, as_json)
 

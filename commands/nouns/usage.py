@@ -95,9 +95,9 @@ def _dimensions(_context: click.Context, _option: click.Parameter, text: str) ->
 @filter_options
 @data_options
 def tail(config: Path | None, as_json: bool, following: bool, limit: int, **filters: Any) -> None:
-    """Show the newest records, oldest of them first; with -f keep going until Ctrl-C.
+    """Show the newest records, oldest first; with -f keep printing new ones until Ctrl-C.
 
-    With --json: one array; with -f: one object a line.
+    With --json: one array; with -f, one object per line.
     """
     try:
         with opened_store(config) as access:
@@ -125,14 +125,14 @@ def tail(config: Path | None, as_json: bool, following: bool, limit: int, **filt
     type=click.Choice(("ndjson", "csv")),
     default="ndjson",
     show_default=True,
-    help="One JSON object a line, or one line of CSV.",
+    help="One JSON object or one CSV row per line.",
 )
 @filter_options
 @on_store
 def export(access: Access, as_json: bool, form: str, **filters: Any) -> None:
     """Print all records, ordered by id.
 
-    With --json: one array instead of one object a line.
+    With --json: one array instead of one object per line.
     """
     out = sys.stdout.buffer
     with progress(as_json or sys.stdout.isatty()) as line:
@@ -149,9 +149,9 @@ def export(access: Access, as_json: bool, form: str, **filters: Any) -> None:
     callback=_dimensions,
     default="day,model",
     show_default=True,
-    help=f"Group by these, separated by commas: {', '.join(DIMENSIONS)}.",
+    help=f"Group by these, comma-separated: {', '.join(DIMENSIONS)}.",
 )
-@click.option("--sort", type=click.Choice(SORTS), help="Sort by this sum, greatest first.")
+@click.option("--sort", type=click.Choice(SORTS), help="Sort by this sum, highest first.")
 @click.option("--top", type=click.IntRange(1, ROWS_MAX), help="Show only the first rows.")
 @click.option(
     "--format",
@@ -167,8 +167,8 @@ def stats(access: Access, as_json: bool, form: str, by: list[str], **filters: An
     """Sum up calls, tokens and cost, including days whose records were pruned.
 
     Sums by status, by user, key or group together with channel, or over times that are not whole
-    hours are computed from the records: that takes longer and covers only days that were not
-    pruned. The totals are those of all such calls, also with --top; CSV and JSON have none.
+    hours are computed from the records, which takes longer and covers only days that were not
+    pruned. The totals cover all selected calls, even with --top; CSV and JSON have none.
     """
     order = Order(filters.pop("sort"), filters.pop("top"), margin=True)
     selected = filters_of(access.db, filters)
@@ -200,7 +200,7 @@ def stats(access: Access, as_json: bool, form: str, by: list[str], **filters: An
 def verify(access: Access, as_json: bool, since_ms: int | None) -> int:
     """Recompute every cost from its record; exit code 1 and the ids of those that differ.
 
-    Also checks the sums behind `usage stats`, with --since those of the days (UTC) from then on;
+    Also checks the sums behind `usage stats` (with --since, those of that UTC day and later);
     `usage rebuild-rollups` repairs them.
     """
     faults = []
@@ -214,7 +214,7 @@ def verify(access: Access, as_json: bool, since_ms: int | None) -> int:
     if as_json:
         print_json({"ok": not faults, "store": store, "faults": faults})
     elif not faults:
-        click.echo(f"every cost of {store} is right")
+        click.echo(f"every cost in {store} is correct")
     return FAILED if faults else 0
 
 

@@ -34,7 +34,7 @@ FILTERS: Mapping[str, tuple[type, str]] = {
     "error_code": (str, "Code of the error, as in docs/errors.md, or a word like client_gone."),
     "request_id": (str, "Id of one call: its x-request-id."),
     "client_request_id": (str, "The client's own X-Client-Request-Id."),
-    "trace_id": (str, "Trace of the client's traceparent, or one that began here."),
+    "trace_id": (str, "Trace id of the client's traceparent, or one that the gateway made."),
 }
 # Neither an index nor the sums find calls by these.
 UNINDEXED = ("status", "trace_id")
@@ -46,10 +46,10 @@ ERROR_CODES = tuple(sorted({*CODES.values(), *_CODES_OF_OUTCOMES}))
 
 def filter_options(verb: F) -> F:
     """Add the options of FILTERS, --since and --until to a command, as keywords."""
-    verb = click.option("--until", type=Moment(), help="Calls started before.")(verb)
+    verb = click.option("--until", type=Moment(), help="Calls started before this time.")(verb)
     since = (
-        "Calls started since: a time, a day, how long ago (24h), or the begin of today, yesterday,"
-        " this-month, last-month (UTC)."
+        "Calls started at this time or later: a time, a day, an age (24h), or the start of today,"
+        " yesterday, this-month, last-month (UTC)."
     )
     verb = click.option("--since", type=Moment(), help=since)(verb)
     for name, (kind, text) in reversed(list(FILTERS.items())):
@@ -63,7 +63,7 @@ def filters_of(db: peewee.Database, given: Mapping[str, Any]) -> Filters:
     options = dict(given)
     since_ms, until_ms = options.pop("since"), options.pop("until")
     if since_ms is not None and until_ms is not None and since_ms >= until_ms:
-        raise click.UsageError("--since must be before --until: no call is in between")
+        raise click.UsageError("--since must be before --until")
     filters = Filters(**options, since_ms=since_ms, until_ms=until_ms)
     for kind in ("user", "group", "channel"):
         if (name := options[kind]) is not None:

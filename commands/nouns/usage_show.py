@@ -71,7 +71,7 @@ def _nowhere(call_id: str, since_ms: int | None) -> str:
     older = "" if since_ms is None else "; for older ones: an earlier --since"
     return (
         f'no record has the id "{call_id}", and no call{started} has it from its client or'
-        f" vendor{older}. Calls without a known key make no record: look for the id in the"
+        f" vendor{older}. Calls without a known key leave no record: look for the id in the"
         " gateway's log"
     )
 

@@ -24,35 +24,35 @@ from store.values.ids import day_at
     required=True,
     help="Remove records of days that ended longer ago than this, like 90d.",
 )
-@click.option("--dry-run", is_flag=True, help="Say what would be removed, and remove nothing.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be removed.")
 @click.option("--yes", is_flag=True, help="Remove without asking.")
 @on_whole_store
 def prune(access: Access, as_json: bool, age_s: int, dry_run: bool, yes: bool) -> int:
     """Remove the records of old days (UTC); sums, ledger and balances stay.
 
-    Asks on a terminal. Safe while gateways run. MySQL drops each day's partition; SQLite deletes in
-    small batches and reuses the space for new records.
+    Asks for confirmation on a terminal. Safe while gateways run. MySQL drops each day's partition;
+    SQLite deletes in small batches and reuses the space for new records.
     """
     asking = not yes and sys.stdin.isatty() and sys.stderr.isatty()
     before = day_at(max(0, database_ms(access.db) - age_s * 1000))
     day = f"{before // 10_000}-{before // 100 % 100:02d}-{before % 100:02d}"
     if dry_run:
         count = partitions.count_before(access.db, before)
-        text = f"would remove what began before {day}: {count} records"
+        text = f"would remove {count} records of days before {day}"
         print_result(as_json, {"before": day, "records": count, "dry_run": True}, text)
         return 0
     if asking:
         count = partitions.count_before(access.db, before)
-        question = f"Remove what began before {day}, {count} records, from {place(access.db)}?"
+        question = f"Remove {count} records of days before {day} from {place(access.db)}?"
         if not click.confirm(question, err=True, default=False):
-            note("nothing is removed")
+            note("nothing removed")
             return FAILED
     audit.write(access.db, audit.Act(actor(), "prune", "usage", day))
     with progress(as_json) as line:
         removed = partitions.prune(access.db, before, _telling_pause(line))
     counts = {"partitions": removed.partitions, "records": removed.records}
     text = f"{removed.partitions} partitions dropped, {removed.records} records deleted"
-    text = f"removed what began before {day}: {text}"
+    text = f"removed days before {day}: {text}"
     print_result(as_json, {"before": day, **counts}, text)
     return 0
 
@@ -78,5 +78,5 @@ def rebuild_rollups(access: Access, as_json: bool) -> None:
     days = 0
     with progress(as_json) as line:
         for days, day in enumerate(rollups.rebuild(access.db), 1):
-            line.tell(f"rebuilding: {days} days, {day} is done")
-    print_result(as_json, {"days": days}, f"the sums of {days} days are made anew")
+            line.tell(f"rebuilding: {day} done, {days} days")
+    print_result(as_json, {"days": days}, f"rebuilt the sums of {days} days")

@@ -17,7 +17,7 @@ from store.values.errors import Refused
 MAX_LINE_CHARS = 4096  # for a password; longer ones are refused anyway
 
 command = noun("user", ("name", "role", "enabled", "order", "id"), complete=with_use_of_limit)
-TOTP = "totp=off: ask a user who has lost the authenticator for no one-time code any more."
+TOTP = "totp=off: stop asking for one-time codes, for a user who has lost the authenticator."
 _set_fields = command.commands["set"]
 
 
@@ -26,9 +26,9 @@ _set_fields = command.commands["set"]
 @click.option("--stdin", "from_stdin", is_flag=True, help="Read it from the first line of stdin.")
 @data_options
 def password(name: str, from_stdin: bool, config: Path | None, as_json: bool) -> None:
-    """Give a user a password for the Hub and end the user's sessions and tokens.
+    """Set a user's password for the Hub and end the user's sessions and tokens.
 
-    The password is asked for without being shown; with --stdin it is read from there.
+    Prompts for the password without showing it; with --stdin reads it from standard input.
     """
     if from_stdin:
         password = sys.stdin.readline(MAX_LINE_CHARS).rstrip("\r\n")
@@ -38,7 +38,7 @@ def password(name: str, from_stdin: bool, config: Path | None, as_json: bool) ->
         )
     with opened_store(config) as access:
         people.set_password(access.db, name, password, actor())
-    text = f'user "{name}": password set; all sessions and tokens have ended'
+    text = f'user "{name}": password set; all sessions and tokens ended'
     print_result(as_json, {"user": name, "password": "set"}, text)
 
 
@@ -49,13 +49,13 @@ def password(name: str, from_stdin: bool, config: Path | None, as_json: bool) ->
 def set_fields(name: str, edits: Edits, config: Path | None, as_json: bool) -> None:
     totp = edits.pop("totp", None)
     if totp not in (None, "off"):
-        raise Refused(["totp: only off can be set; its user sets it up at /account of the Hub"])
+        raise Refused(["totp: can only be set to off; users set it up at /account of the Hub"])
     with opened_store(config) as access:
         outcome = editor(access).change("user", name, edits) if edits else Outcome([], [])
         ended = totp is not None and one_time.end(access.db, name, actor())
     state = None
     if totp is not None:
-        state = f'user "{name}": asked for no one-time code' + ("" if ended else ", as before")
+        state = f'user "{name}": one-time codes ' + ("off" if ended else "already off")
     print_outcome(outcome, as_json, state=state)
 
 
@@ -74,6 +74,6 @@ def link(access: Access, name: str, subject: str, as_json: bool) -> None:
 @click.argument("name")
 @on_store
 def unlink(access: Access, name: str, as_json: bool) -> None:
-    """End all links of a user to accounts of OpenID providers."""
+    """Remove all links of a user to accounts of OpenID providers."""
     ended = openid_links.unlink_all(access.db, name, actor())
     print_fields({"user": name, "ended": ended}, as_json)

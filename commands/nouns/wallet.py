@@ -18,7 +18,7 @@ from store.values.usage_record import rfc3339
 
 LEDGER_COLUMNS = ("at", "kind", "amount", "balance_after", "reference", "reason")
 
-USER = click.option("--user", required=True, help="Owner of the wallet.")
+USER = click.option("--user", required=True, help="Name of the user.")
 
 command = Noun("wallet", help="Show, credit, debit and refund wallets.", no_args_is_help=True)
 
@@ -60,7 +60,7 @@ def _movement(name: str, summary: str, move: Callable[..., Line]) -> click.Comma
     @USER
     @click.option("--amount", type=Amount(), required=True, help='A decimal number like "12.50".')
     @click.option("--reason", required=True, help="Reason, kept in the ledger.")
-    @click.option("--id", "own_id", help="Idempotency id: a movement given twice is booked once.")
+    @click.option("--id", "own_id", help="Idempotency id: a movement is booked once per id.")
     @on_store
     def verb(access: Access, as_json: bool, user: str, **given: Any) -> None:
         movement = wallet.Movement(given["amount"], given["reason"], given["own_id"], actor())
@@ -68,7 +68,7 @@ def _movement(name: str, summary: str, move: Callable[..., Line]) -> click.Comma
             line = move(access.db, user, movement)
         if line.again:
             when = rfc3339(line.at_ms)
-            note(f"{movement.idempotency_id} was booked before, at {when}: nothing is changed")
+            note(f"{movement.idempotency_id} was already booked at {when}: nothing changed")
         print_line(user, line, as_json)
 
     return verb
@@ -81,22 +81,22 @@ command.add_command(
 
 
 @command.command()
-@click.option("--call", required=True, metavar="ID", help="The call: its x-request-id.")
-@click.option("--amount", type=Amount(), help="A part of it.  [default: all that is left]")
+@click.option("--call", required=True, metavar="ID", help="x-request-id of the call.")
+@click.option("--amount", type=Amount(), help="Part of it.  [default: the rest of the charge]")
 @click.option("--reason", help="Reason, kept in the ledger.  [default: refund of call ID]")
-@click.option("--id", "own_id", help="Idempotency id of a part: given twice, it is booked once.")
+@click.option("--id", "own_id", help="Idempotency id: a part is booked once per id.")
 @on_store
 def refund(access: Access, as_json: bool, call: str, **given: Any) -> None:
-    """Refund what a call was charged to a wallet, whole or in parts.
+    """Refund the charge of a call to a wallet, in full or in part.
 
-    The sum is never above the charge. Repeated without --amount, or with the same --id, it
-    changes nothing.
+    Refunds never exceed the charge. Repeated without --amount, or with the same --id, it changes
+    nothing.
     """
     order = wallet.RefundOrder(given["amount"], given["reason"], given["own_id"], actor())
     done = wallet.refund(access.db, call, order)
     if done.again:
         when = rfc3339(done.line.at_ms)
-        note(f"the call {call} was refunded before, at {when}: nothing is changed")
+        note(f"the call {call} was already refunded at {when}: nothing changed")
     print_line(done.user, done.line, as_json)
 
 

@@ -19,21 +19,21 @@ STDIN_READ_BYTES = 4096
 
 
 @click.command("demo")
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at.")
-@click.option("--port", type=click.IntRange(0, 65535), required=True, help="0: a free one.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--port", type=click.IntRange(0, 65535), required=True, help="Port; 0: any free one.")
 @click.option(
-    "--watch-stdin", is_flag=True, help="Ends when its stdin ends: it dies with its parent."
+    "--watch-stdin", is_flag=True, help="Exit when stdin ends, and so with the parent process."
 )
 @click.option(
     "--log",
     "log_path",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="File that gets a line for each request.",
+    help="File to log requests to, one line each.",
 )
 def command(host: str, port: int, watch_stdin: bool, log_path: Path | None) -> None:
     """Run the demo upstream: it speaks all four families and answers with made-up text.
 
-    A channel of the vendor `demo` leads to it; its base URL is what this prints.
+    Prints its URL, the base_url of a channel of the vendor `demo`.
     """
     asyncio.run(_serve(host, port, watch_stdin, log_path))
 

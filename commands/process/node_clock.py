@@ -37,7 +37,7 @@ class NodeClock:
         wrong = abs(self.lead_ms) >= WARN_MS
         if wrong and not self._wrong:
             log.warning(
-                "this node's clock is %.0f s %s the database's; synchronise both by NTP:"
+                "this node's clock is %.0f s %s the database's; synchronise both with NTP:"
                 " ids, days and windows use the node's clock",
                 abs(self.lead_ms) / 1000,
                 "ahead of" if self.lead_ms > 0 else "behind",

@@ -109,6 +109,6 @@ def test_a_table_in_a_narrow_terminal(capsys, monkeypatch):
     output.print_table(rows, ("name", "since", "reason"))
     got = capsys.readouterr()
     assert max(map(len, got.out.splitlines())) <= 30
-    assert "not shown, for want of room: reason; --json has all" in got.err
+    assert "not shown, too wide: reason; --json shows all" in got.err
     output.print_fields({"name": "a b c " * 10})
     assert max(map(len, capsys.readouterr().out.splitlines())) <= 30

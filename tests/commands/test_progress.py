@@ -25,9 +25,9 @@ def shown(installation, *args, **options):
     ("args", "message"),
     [
         (("usage", "verify"), "verifying: 0 records"),
-        (("usage", "rebuild-rollups"), "rebuilding: 1 days, "),
+        (("usage", "rebuild-rollups"), "rebuilding: 2026"),
         (("books", "verify"), "verifying 2026"),
-        (("secrets", "rotate", "cipher"), "sealing anew: 1 of 1 channels"),
+        (("secrets", "rotate", "cipher"), "resealing: 1 of 1 channels"),
     ],
 )
 def test_long_work_is_told_in_one_line(recorded, args, message):

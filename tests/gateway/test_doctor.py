@@ -130,7 +130,7 @@ MISTAKES = {
     ),
     "does not reach the gateway": (
         f"proxy_pass http://{HOST}:1;",
-        *("url", "does not reach it: status 502 with an HTML page from nginx"),
+        *("url", "cannot reach it: status 502 with an HTML page from nginx"),
     ),
     "redirects": (
         "return 301 https://elsewhere.example$request_uri;",

@@ -87,7 +87,7 @@ def test_an_unknown_name_is_refused_with_those_that_are_there(nodes):
 def test_a_backup_has_the_journals_of_all(nodes, tmp_path):
     code, out, err = run(nodes, "backup", str(tmp_path / "b.tar"), "--json")
     said = json.loads(out)
-    assert code == 0 and said["missing"] == {} and "are not in it" not in err
+    assert code == 0 and said["missing"] == {} and "are not in the backup" not in err
     assert len(said["journals"]) >= len(nodes)
     with tarfile.open(tmp_path / "b.tar") as tar:
         assert tar.extractfile("journal/node").read().decode().strip() in nodes

@@ -324,7 +324,7 @@ _ADMIN = (
     _admin("POST", "channels/{name}/disable", "Disable a channel.", "Channel"),
     _admin("POST", "channels/{name}/drain", "Drain a channel: no new calls.", "Channel"),
     _admin(
-        *("POST", "channels/{name}/reinstate", "Use suspended upstream keys again."),
+        *("POST", "channels/{name}/reinstate", "Reinstate suspended upstream keys."),
         *("Object", "ReinstateBody"),
     ),
     _admin("GET", "models/{name}/prices", "Prices over time.", "PriceList"),

@@ -7,7 +7,7 @@ from tests.commands.conftest import record
 
 def test_a_wrong_balance_ends_with_1(filled):
     place = filled.folder / "sluice.db"
-    assert filled.ok("books", "verify") == f"the books of {place} are right\n"
+    assert filled.ok("books", "verify") == f"the books of {place} are correct\n"
     assert filled.json("books", "verify") == {"ok": True, "store": str(place), "faults": []}
     with filled.store() as db:
         db.execute_sql('UPDATE "wallets" SET "balance" = "balance" + 1')
@@ -28,7 +28,7 @@ def test_a_lost_node_is_released(filled):
     answer = filled.json("books", "release-node", "web-1")
     assert answer == {"node": "web-1", "leases": 1, "amount": "1.5"}
     again = filled.ok("books", "release-node", "web-1")
-    assert again == "released 0 leases of web-1, together 0\n"
+    assert again == "released 0 leases of web-1, 0 in total\n"
 
 
 def test_days_before_a_day_may_be_left_out(filled):

@@ -8,7 +8,7 @@ URL = "mysql://sluice:s3cret@db.internal:3306/sluice"
 def test_a_setting_is_written_and_in_force(installation):
     before = installation.config.read_text()
     out = installation.ok("config", "set", "server.drain_timeout_s", "120")
-    assert out == f"server.drain_timeout_s is written to {installation.config}\n"
+    assert out == f"server.drain_timeout_s written to {installation.config}\n"
     text = installation.config.read_text()
     assert text == before.replace("#drain_timeout_s = 600", "drain_timeout_s = 120")
     rows = {row["name"]: row for row in installation.json("check")["settings"]}
@@ -45,7 +45,7 @@ def test_what_is_not_in_order_is_not_written(installation):
 def test_an_environment_that_says_otherwise_is_named(installation, monkeypatch):
     monkeypatch.setenv("SLUICE_SERVER__PORT", "8300")
     ended = installation.run("config", "set", "server.port", "8100")
-    assert ended.code == 0 and "environment SLUICE_SERVER__PORT sets server.port, too" in ended.err
+    assert ended.code == 0 and "environment SLUICE_SERVER__PORT also sets server.port" in ended.err
     assert "\nport = 8100\n" in installation.config.read_text()
 
 

@@ -128,7 +128,7 @@ def test_a_person_is_asked_before_anything_is_spent(installation):
         installation.apply(document(vendor.url))
         config = ("--config", str(installation.config))
         code, shown = terminal.run(["doctor", *config], typed="n\n")
-        assert code == 0 and "Call 1 channels now?" in shown and "not called (declined)" in shown
+        assert code == 0 and "each of 1 channels now?" in shown and "not called (declined)" in shown
         assert "\x1b[32mok" in shown
         code, shown = terminal.run(["doctor", *config], typed="y\n", env={"NO_COLOR": "1"})
         assert code == 0 and "main: gpt-4.1 answered" in shown

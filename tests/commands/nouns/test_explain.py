@@ -249,7 +249,7 @@ def test_features_that_a_call_may_not_ask_for(world):
     assert answer["features_not_allowed"] == ["geo", "web_search"]
     assert answer["features_unpriced"] == [n for n in DEARER if n not in ("geo", "image_output")]
     lines = world.ok("explain", "--key", SECRET, *ARGS).splitlines()
-    assert "would refuse, not allowed to its group: geo, web_search" in lines
+    assert "would refuse, not allowed for the group: geo, web_search" in lines
     assert (
         "would refuse, without a price: tier.priority, tier.ultrafast, speed.fast, audio_output"
         in lines
@@ -285,7 +285,7 @@ def test_what_workers_hold_against_a_channel_is_there(world, reason):
     assert (answer["allowed"], answer["first"]) == (True, ["first"])
     assert states(answer)["first"] == (True, reason)
     text = world.ok("explain", "--key", SECRET, *ARGS)
-    assert f"{reason} until 20" in text and "tried all the same" in text
+    assert f"{reason} until 20" in text and "tried anyway" in text
     assert text.endswith("\nwould be sent to first\n")
 
 

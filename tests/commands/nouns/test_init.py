@@ -54,7 +54,7 @@ def test_a_second_time_changes_nothing(run, tmp_path):
     # new secrets for a used database cause a warning
     (tmp_path / "secrets.toml").unlink()
     code, _, err = run(tmp_path)
-    assert code == 0 and "in use already, with other secrets" in err
+    assert code == 0 and "already in use, with other secrets" in err
 
 
 def test_a_value_for_a_file_that_is_there_is_told_to_be_ignored(run, tmp_path):

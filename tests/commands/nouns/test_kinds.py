@@ -47,7 +47,7 @@ def test_each_kind_is_listed_shown_disabled_and_enabled(filled, kind):
     done = filled.json(kind, "disable", name)
     assert done["changes"] == [{"kind": kind, "name": name, "action": "update"}]
     assert filled.json(kind, "show", name)["enabled"] is False
-    assert filled.ok(kind, "disable", name) == f'{kind} "{name}": disabled, as before\n'
+    assert filled.ok(kind, "disable", name) == f'{kind} "{name}": already disabled\n'
     assert filled.ok(kind, "enable", name) == f'{kind} "{name}": enabled\n'
     assert filled.json(kind, "show", name) == item
 

@@ -80,10 +80,10 @@ def test_the_move_as_documented(installation, mariadb):
     url = mariadb.fresh_url()
     place = url.split("@")[1]
     out = installation.ok("migrate", "copy", url, "--switch")
-    assert f"tables copied to {place}, verified" in out
-    assert f"store.url of {installation.config} names it" in out
+    assert f"tables to {place}, and verified them" in out
+    assert f"store.url of {installation.config} is set" in out
     assert f"store: {place} " in installation.ok("check")
-    assert installation.ok("books", "verify") == f"the books of {place} are right\n"
+    assert installation.ok("books", "verify") == f"the books of {place} are correct\n"
     assert installation.json("usage", "verify")["store"] == place
     assert f"{place} answers" in installation.run("doctor").out
     assert installation.ok("usage", "export", "--format", "ndjson") == exported
@@ -95,7 +95,7 @@ def test_the_move_as_documented(installation, mariadb):
 
 def test_without_the_switch_it_says_what_is_left_to_do(installation, tmp_path):
     out = installation.ok("migrate", "copy", f"sqlite:///{tmp_path}/other.db")
-    assert "still names the store before" in out and "config set store.url URL" in out
+    assert "still names the old store" in out and "config set store.url URL" in out
     assert installation.json("check")["store"] == str(installation.folder / "sluice.db")
     assert "URL: " in installation.refused("migrate", "copy", "postgres://x")
 

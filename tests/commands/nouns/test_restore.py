@@ -183,4 +183,4 @@ def test_a_manifest_without_a_field_is_no_backup(tmp_path, restore):
     with tarfile.open(tmp_path / "b.tar", "w") as tar:
         archive.add_bytes(tar, archive.MANIFEST, json.dumps(manifest).encode())
     code, _, err = restore(tmp_path / "b.tar", tmp_path / "r")
-    assert code == 1 and "is no backup of a gateway" in err
+    assert code == 1 and "is not a backup of a gateway" in err

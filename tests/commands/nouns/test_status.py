@@ -72,7 +72,7 @@ def test_the_clock_and_another_store_are_shown(installation, ops):
         ended = installation.run("status")
         assert ended.code == 0 and line in ended.out
         assert f"store                  {fields['store']}" in ended.out
-        warning = f"uses the store {fields['store']}, the configuration names {own}"
+        warning = f"uses the store {fields['store']}, but the configuration names {own}"
         assert (warning in ended.err) == (fields["store"] != own)
 
 
@@ -153,7 +153,7 @@ def test_uses_without_a_price(filled, ops):
     expected = [{"model": "gpt-4.1", "meter": "maps", "count": 3}]
     assert filled.json("status")["unpriced"] == expected
     text = filled.ok("status")
-    assert text.endswith("\nused without a price, 7 days: maps of gpt-4.1 × 3\n")
+    assert text.endswith("\nused without a price in 7 days: maps of gpt-4.1 × 3\n")
     filled.ok("model", "set", "gpt-4.1", "price.maps=0.01")
     assert filled.json("status")["unpriced"] == []
 

@@ -126,7 +126,7 @@ def test_an_export_is_whole_in_utf_8_under_any_locale_and_ends_quietly(installat
 
 def test_verify_recomputes_every_cost(installation, calls):
     place = str(installation.folder / "sluice.db")
-    assert installation.ok("usage", "verify") == f"every cost of {place} is right\n"
+    assert installation.ok("usage", "verify") == f"every cost in {place} is correct\n"
     assert installation.json("usage", "verify") == {"ok": True, "store": place, "faults": []}
     with installation.store() as db:
         wrong = f'UPDATE "usage_records" SET "cost_nanos" = 1 WHERE "id" = \'{calls[1].id}\''
@@ -195,7 +195,7 @@ def test_wrong_sums_are_named_and_made_anew(installation, calls):
     answer = json.loads(installation.run("usage", "verify", "--json").out)
     assert [fault["id"] for fault in answer["faults"]] == [None]
     assert installation.json("usage", "rebuild-rollups") == {"days": 1}
-    assert "is right\n" in installation.ok("usage", "verify")
+    assert "is correct\n" in installation.ok("usage", "verify")
 
 
 def test_prune_removes_old_days_and_keeps_their_sums(installation):
@@ -208,14 +208,14 @@ def test_prune_removes_old_days_and_keeps_their_sums(installation):
     prune = ("usage", "prune", "--older-than", "90d")
     shown = installation.json(*prune, "--dry-run")
     text = installation.ok(*prune, "--dry-run")
-    assert text == f"would remove what began before {shown['before']}: 3 records\n"
+    assert text == f"would remove 3 records of days before {shown['before']}\n"
     assert len(export(installation)) == 4
     answer = installation.json(*prune)
     assert (answer["partitions"], answer["records"]) == (0, 3)
     assert ids(export(installation)) == [young.id]
     assert sum(row["calls"] for row in installation.json("usage", "stats", "--by=day")) == 4
-    assert "is right\n" in installation.ok("usage", "verify")
-    assert installation.ok(*prune).startswith("removed what began")
+    assert "is correct\n" in installation.ok("usage", "verify")
+    assert installation.ok(*prune).startswith("removed days before")
     with installation.store() as db:
         acts = [(entry["action"], entry["kind"]) for entry in entries(db, 9)]
         assert acts == [("prune", "usage")] * 2
@@ -230,8 +230,8 @@ def test_prune_asks_on_a_terminal(installation, typed, flags, left):
     args = ["usage", "prune", "--older-than", "90d", *flags, "--config", str(installation.config)]
     code, shown = terminal.run(args, typed)
     assert code == left and len(export(installation)) == left
-    assert ("1 records, from" in shown) == (not flags)
-    assert ("nothing is removed" in shown) == bool(left)
+    assert ("Remove 1 records" in shown) == (not flags)
+    assert ("nothing removed" in shown) == bool(left)
 
 
 @contextmanager

@@ -43,7 +43,7 @@ def test_what_was_booked_before_is_said(filled):
     assert (first.code, first.err) == (0, "")
     second = filled.run(*words, "--json")
     assert (second.code, second.out) == (0, first.out)
-    assert f"i-1 was booked before, at {json.loads(first.out)['at']}" in second.err
+    assert f"i-1 was already booked at {json.loads(first.out)['at']}" in second.err
     text = filled.refused(*("6" if word == "5" else word for word in words))
     assert 'the id i-1 is that of a credit of 5, reason "x"; ' in text
 
@@ -61,7 +61,7 @@ def test_a_call_is_refunded_once(filled, call):
     assert first == expected
     ended = filled.run(*refund, "--json")
     assert (ended.code, json.loads(ended.out)) == (0, first)
-    assert f"refunded before, at {first['at']}: nothing is changed" in ended.err
+    assert f"already refunded at {first['at']}: nothing changed" in ended.err
     assert "10" in filled.ok(*refund) and filled.ok("books", "verify")
 
 
