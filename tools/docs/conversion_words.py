@@ -26,15 +26,15 @@ FEATURES: Mapping[Feature, Named] = {
         *("randomness", "`temperature`", "`temperature`", "`temperature`", "`temperature`")
     ),
     "top_p": Named("nucleus sampling", "`top_p`", "`top_p`", "`top_p`", "`topP`"),
-    "top_k": Named("choice among the k likeliest tokens", "`top_k`", "", "`top_k`", "`topK`"),
+    "top_k": Named("sampling from the k likeliest tokens", "`top_k`", "", "`top_k`", "`topK`"),
     "seed": Named("repeatable sampling", "`seed`", "", "", "`seed`"),
     "frequency_penalty": Named(
         "penalty for frequent tokens", "`frequency_penalty`", "", "", "`frequencyPenalty`"
     ),
     "presence_penalty": Named(
-        "penalty for tokens that are there", "`presence_penalty`", "", "", "`presencePenalty`"
+        "penalty for tokens already used", "`presence_penalty`", "", "", "`presencePenalty`"
     ),
-    "logit_bias": Named("bias of single tokens", "`logit_bias`", "", "", ""),
+    "logit_bias": Named("bias for single tokens", "`logit_bias`", "", "", ""),
     "stop": Named("stop sequences", "`stop`", "", "`stop_sequences`", "`stopSequences`"),
     "n": Named("several answers at once", "`n` above 1", "", "", "`candidateCount` above 1"),
     "logprobs": Named(
@@ -42,14 +42,14 @@ FEATURES: Mapping[Feature, Named] = {
         *("`logprobs`, `top_logprobs`", "`top_logprobs`, `include`", "", "`responseLogprobs`"),
     ),
     "json_output": Named(
-        "one JSON object as answer",
+        "a JSON object as answer",
         "`response_format` json_object",
         "`text.format` json_object",
         "",
         "`responseMimeType` application/json",
     ),
     "schema_output": Named(
-        "JSON after a schema as answer",
+        "JSON by a schema as answer",
         "`response_format` json_schema",
         "`text.format` json_schema",
         "`output_config.format`",
@@ -71,7 +71,7 @@ FEATURES: Mapping[Feature, Named] = {
         "",
     ),
     "output_modalities": Named(
-        "an answer that is no plain text",
+        "an answer other than plain text",
         *("`modalities`, `audio`", "", "`compaction`", "`responseModalities`, `speechConfig` …"),
     ),
     "prediction": Named("a predicted answer", "`prediction`", "", "", ""),
@@ -81,97 +81,99 @@ FEATURES: Mapping[Feature, Named] = {
         "`inlineData` image",
     ),
     "image_url": Named(
-        "an image by its address",
+        "an image by URL",
         *("`image_url`", "`input_image`", "`image` with a URL", "`fileData` image"),
     ),
     "image_detail": Named(
-        "how closely to look at an image", "`detail`", "`detail`", "", "`mediaResolution`"
+        "detail level of an image", "`detail`", "`detail`", "", "`mediaResolution`"
     ),
-    "audio": Named("a recording", "`input_audio`", "`input_audio`", "", "`inlineData` audio"),
+    "audio": Named(
+        "audio in the request", "`input_audio`", "`input_audio`", "", "`inlineData` audio"
+    ),
     "document_data": Named(
         "a PDF in the request",
         *("`file.file_data`", "`input_file.file_data`", "`document` base64", "`inlineData` PDF"),
     ),
     "document_url": Named(
-        "a PDF by its address", "", "`input_file.file_url`", "`document` with a URL", "`fileData`"
+        "a PDF by URL", "", "`input_file.file_url`", "`document` with a URL", "`fileData`"
     ),
     "text_document": Named(
-        "a document of text",
+        "a text document",
         *("`file.file_data`", "`input_file.file_data`", "`document` text", "`inlineData` text"),
     ),
     "file_ref": Named(
         "an uploaded file", "`file.file_id`", "`file_id`", "`file_id`", "`fileData` of the vendor"
     ),
-    "video": Named("a film", "", "", "", "`inlineData`, `fileData` video"),
+    "video": Named("video in the request", "", "", "", "`inlineData`, `fileData` video"),
     "custom_tool": Named("tools that take free text", "custom tools", "custom tools", "", ""),
     "tool_namespace": Named("groups of tools", "", "namespace tools", "", ""),
     "allowed_tools": Named(
-        "a choice among some of the tools",
+        "a subset of the tools",
         *("`tool_choice` allowed_tools", "`tool_choice` allowed_tools", ""),
         "`allowedFunctionNames`",
     ),
     "hosted_search": Named(
-        "search of the web by the vendor",
+        "web search by the vendor",
         *("`web_search_options`", "`web_search` tool", "`web_search` tool", "`googleSearch`"),
     ),
     "hosted_tool": Named(
         "other tools that the vendor runs", "", "hosted tools", "server tools", "`codeExecution` …"
     ),
-    "forced_search": Named("a search must be made", "", "`tool_choice`", "`tool_choice`", ""),
+    "forced_search": Named("a forced search", "", "`tool_choice`", "`tool_choice`", ""),
     "forced_hosted_tool": Named(
-        "another tool of the vendor must be called", "", "`tool_choice`", "`tool_choice`", ""
+        "another forced tool of the vendor", "", "`tool_choice`", "`tool_choice`", ""
     ),
     "hosted_history": Named(
-        "what the vendor's tools did before", "", "items", "blocks", "`executableCode` … parts"
+        "earlier use of the vendor's tools", "", "items", "blocks", "`executableCode` … parts"
     ),
     "strict_tool": Named(
-        "arguments exactly after the schema", "`strict`", "`strict`", "`strict`", ""
+        "arguments strictly by the schema", "`strict`", "`strict`", "`strict`", ""
     ),
     "end_user": Named(
-        "who the user is",
+        "id of the end user",
         *("`safety_identifier`, `user`", "`safety_identifier`, `user`", "`metadata.user_id`", ""),
     ),
-    "metadata": Named("notes on the call", "`metadata`", "`metadata`", "`metadata`", "`labels`"),
+    "metadata": Named("metadata of the call", "`metadata`", "`metadata`", "`metadata`", "`labels`"),
     "tier": Named(
         "service tier", "`service_tier`", "`service_tier`", "`service_tier`", "`serviceTier`"
     ),
     "speed": Named("a faster answer", "`service_tier` fast", "`service_tier` fast", "`speed`", ""),
     "cache_mark": Named(
-        "what to cache",
+        "cache breakpoints",
         *("`prompt_cache_breakpoint`", "`prompt_cache_breakpoint`", "`cache_control`", ""),
     ),
-    "cache_key": Named("key of the cache", "`prompt_cache_key`", "`prompt_cache_key`", "", ""),
-    "cached_content": Named("a cache made before", "", "", "", "`cachedContent`"),
+    "cache_key": Named("cache key", "`prompt_cache_key`", "`prompt_cache_key`", "", ""),
+    "cached_content": Named("an existing cache", "", "", "", "`cachedContent`"),
     "safety_settings": Named(
-        "thresholds of safety that block nothing", "", "", "", "`safetySettings` BLOCK_NONE, OFF"
+        "safety thresholds that block nothing", "", "", "", "`safetySettings` BLOCK_NONE, OFF"
     ),
     "moderation": Named(
-        "checks of input and answer by the vendor",
+        "moderation by the vendor",
         *("`moderation`", "`moderation`", "", "`safetySettings`, `modelArmorConfig`"),
     ),
-    "truncation": Named("cutting a history that is too long", "", "`truncation`", "", ""),
+    "truncation": Named("truncation of a long history", "", "`truncation`", "", ""),
     "context_management": Named(
         "shortening of the history", "", "`context_management`", "`context_management`", ""
     ),
-    "include": Named("more in the answer", "", "`include`", "", ""),
+    "include": Named("additional output", "", "`include`", "", ""),
     "citations": Named("citations of documents", "", "", "`citations`", ""),
     "system_turn": Named(
-        "instructions in the middle",
+        "instructions within the conversation",
         *("system or developer message", "system or developer message", "system message", ""),
     ),
     "prefill": Named(
-        "an answer to be continued",
+        "an answer to continue",
         *("last message of the assistant", "last message of the assistant"),
         *("last message of the assistant", ""),
     ),
     "stored_state": Named(
-        "what the vendor stores",
+        "state stored by the vendor",
         *("`audio.id`", "`previous_response_id` …", "`thread`", "`continuationToken` …"),
     ),
-    "background": Named("an answer made in the background", "", "`background`", "", ""),
+    "background": Named("an answer in the background", "", "`background`", "", ""),
     "container": Named("a container of the vendor", "", "", "`container`", ""),
     "vendor_terms": Named(
-        "in which region, in which program and on whose account the vendor works",
+        "region, program and billing account at the vendor",
         *("", "`access_programs`", "`inference_geo`, `billing_policy` …", ""),
     ),
     "other": Named(
@@ -182,19 +184,19 @@ FEATURES: Mapping[Feature, Named] = {
 # The cases of the matrix, by their names in tests/translation/cases.py.
 CASES: Mapping[str, str] = {
     "text": "a text",
-    "multi_turn": "a history of turns",
+    "multi_turn": "several turns",
     "system": "instructions",
     "image": "an image",
-    "parallel_tools": "two tool calls at once, arguments in pieces",
-    "tool_error": "results of tools, one an error",
-    "forced_tool": "a tool that must be called",
-    "structured_output": "JSON after a schema",
-    "reasoning": "thinking with tools; its opaque state goes back to its maker",
+    "parallel_tools": "two parallel tool calls, arguments in chunks",
+    "tool_error": "tool results, one of them an error",
+    "forced_tool": "a forced tool",
+    "structured_output": "JSON by a schema",
+    "reasoning": "thinking with tools; opaque state returns to its upstream",
     "stop": "a stop sequence",
-    "length": "the token bound",
+    "length": "the token limit",
     "cached_usage": "cached tokens: counts and cost",
     "refusal": "the model declines",
     "error_before": "the upstream is overloaded",
-    "error_midstream": "an error inside a stream",
-    "truncated": "the answer breaks off",
+    "error_midstream": "an error within a stream",
+    "truncated": "the answer is cut off",
 }

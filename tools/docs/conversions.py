@@ -36,117 +36,119 @@ _HEAD = """\
 Made by `make docs` from the codecs in adapters/, the table of models and the results of the tests;
 do not edit.
 
-Any client can be served by any upstream. Where both speak the same family, the bytes pass as they
-are, and nothing on this page applies. Where they do not, the request is decoded into the words of
-adapters/ir, encoded for the upstream, and its answer comes back the same way, event by event.
+Any upstream can serve any client. If both speak the same family, the bytes pass unchanged and
+nothing on this page applies. If not, the request is decoded into the vocabulary of adapters/ir and
+encoded for the upstream, and the answer is translated back the same way, event by event.
 
 ## What is not carried
 
-Everything that a request asks for has one of three verdicts at an upstream of another family:
+Everything that a request asks for gets one of three verdicts for an upstream of another family:
 
-- **carried**: the upstream's family says the same, perhaps in other words.
-- **dropped, noted**: the answer stays right without it. The field is named in the header
-  `x-sluice-dropped` of the answer and in the attempt of the usage record.
-- **refused**: the answer would be wrong without it: 400, code `unsupported_parameter`, with the
-  field, before any upstream is asked. A channel that can carry it is preferred; when there is one
-  but it cannot be asked now, the answer is 503, so that the call is tried again.
+- **carried**: the upstream's family has the same feature, perhaps under another name.
+- **dropped, noted**: the answer is still correct without it. The field is named in the response
+  header `x-sluice-dropped` and in the attempt of the usage record.
+- **refused**: the answer would be wrong without it. The client gets 400 `unsupported_parameter`
+  with the field, before any upstream is contacted. A channel that can carry the field is preferred;
+  if there is one but it is unavailable, the answer is 503, so that the client retries.
 
-Texts, function tools, their calls and results, and the token bound are carried by all. The tables
-below list the rest that is not always carried, for each client's family before each upstream's.
-The last column says for which models another verdict holds; its names are those of the [table of
+Text, function tools with their calls and results, and the token limit are always carried. The
+tables below list everything else that is not always carried, by client family and upstream family.
+The last column names the models with another verdict, by their traits in the [table of
 models](#what-models-can-take).
 
-A translated request has at most 16 stop sequences of 256 characters: where the upstream does not
-take them, the gateway looks for each in all text of the answer. More are 400, code `invalid_type`,
-with the field.
+A translated request may have up to 16 stop sequences of 256 characters each: if the upstream does
+not support them, the gateway searches the whole text of the answer for each. More of them, or
+longer ones, are refused with 400 `invalid_type` and the field.
 """
 
 _FIELDS = """\
 ## Every field of a request
 
 The fields of the request types of the official SDKs (openai 3.57, anthropic 2.14, google-genai
-3.6), and what becomes of each at an upstream of another family whose model has the usual traits. A
-field that says several things (`response_format`, `service_tier`, `thinking`) is judged by the
-tables above. A field that is in no list is dropped and noted.
+3.6), and the verdict on each for an upstream of another family whose model has the default traits.
+For a field with several meanings (`response_format`, `service_tier`, `thinking`) see the tables
+above. A field in no list is dropped and noted.
 
-Refused is what a client would take for granted in an answer that is made without it: tokens that
-are forbidden or forced, checks of the vendor, the region or account it works in, an answer that
-goes on just where the last message ends. Noted is what no vendor promises (`seed`), what changes
-the style alone (penalties, `verbosity`), what costs time or money (caches, tiers), and tools of the
-vendor's own that the model may use and need not.
+A field is refused if the client would rely on it being honoured: forbidden or forced tokens, the
+vendor's moderation, the region or account it works in, an answer that continues the last message. A
+field is dropped and noted if no vendor guarantees it (`seed`), if it changes only the style
+(penalties, `verbosity`), if it concerns time or cost (caches, tiers), or if it offers a vendor's
+own tool that the model may use but need not.
 """
 
 _STATE = """\
 ## How state travels
 
-**Reasoning.** The text of thoughts is shown to every client in the way of its family:
-`reasoning_content` in chat completions, the summary of a reasoning item in responses, a thinking
-block in messages, a part with `thought` in generate-content. What a vendor signs or encrypts, so
-that thinking can go on in the next request (signatures, encrypted reasoning, thought signatures),
-goes through the client in the place where its family keeps such things: `encrypted_content`,
-`signature`, `thoughtSignature`; for chat completions in extra fields of the message that clients
-send back if they keep what they do not know. It is wrapped: `gw1.`, the upstream's family, a mark
-of channel and upstream key, the value, and a signature of the gateway's (`translation_secrets` of
-secrets.toml) that holds for one user. When this user sends it back, it is unwrapped for the channel
-and key that made it. For any other it is removed together with the thought, and thinking goes on
-without; so a conversation may change its channel at any time. When an upstream refuses its own
+**Reasoning.** Every client gets the text of thoughts where its family has it: `reasoning_content`
+in chat completions, the summary of a reasoning item in responses, a thinking block in messages, a
+part with `thought` in generate-content. State that a vendor signs or encrypts so that thinking can
+continue in the next request (signatures, encrypted reasoning, thought signatures) passes through
+the client in the field that its family has for it: `encrypted_content`, `signature`,
+`thoughtSignature`; in chat completions, extra fields of the message, which clients send back if
+they keep unknown fields. The state is wrapped: `gw1.`, the upstream's family, a mark of channel and
+upstream key, the value, and a signature by the gateway (`translation_secrets` of secrets.toml) that
+is valid for one user. When this user sends it back, it is unwrapped for the channel and key that
+made it. For any other channel it is removed together with the thought, and thinking continues
+without it, so a conversation can change its channel at any time. If an upstream refuses its own
 state, the call is repeated once without any.
 
-Thoughts that nobody has signed go back to vendors that sign none and go on only with them
-(`reasoning_echo`, `thinking_parts`): every thought of the history, whoever made it. A model that
-refuses a call because thoughts are missing is asked once more with them, and again from then on.
+Unsigned thoughts are sent back to vendors that do not sign and that require them (`reasoning_echo`,
+`thinking_parts`): every thought of the history, from any model. If a model refuses a call because
+thoughts are missing, the call is repeated once with them, and later calls include them.
 
 **Compaction** by a model of another family (`/v1/responses/compact`, `compaction_trigger`) is a
-summary that the model itself writes, wrapped as state is. Any channel reads it again: it stands for
-the user's own conversation, and goes on as text. What a vendor has compacted is its own state.
+summary that the model itself writes, wrapped like state. Any channel can read it: it represents the
+user's own conversation and is sent on as text. A vendor's own compaction is that vendor's state.
 
 **Ids of tool calls** reach the client as the upstream made them. An id with characters that a
-family does not have is sent as `gw_` and its base64url form, which is undone on the way back; where
-an upstream gives none, the gateway makes one from the place of the call, the same each time.
+family does not allow is sent as `gw_` and its base64url form, which is decoded on the way back. If
+an upstream gives none, the gateway derives one from the position of the call, always the same.
 
 **Names of tools** that are too long for the upstream, or have characters it refuses, are shortened
 with a hash, and the client gets its own names back. Free-text tools become functions with one
-string, `input`; groups of tools become functions with the group's name before theirs.
+string, `input`; tools of a group become functions with the group's name as prefix.
 
-**Order of turns.** Each upstream gets turns as it demands them: neighbours of one role joined,
-results of tools first and together, a missing result filled in, a result without its call as text.
+**Order of turns.** Each upstream gets turns in the order that it requires: adjacent turns of one
+role are joined, tool results come first and together, a missing result is filled in, a result
+without its call becomes text.
 
-**Stop sequences** that an upstream does not know are looked for by the gateway, which ends the
+**Stop sequences** that an upstream does not support are detected by the gateway, which ends the
 answer there. **Usage** is counted in disjoint classes (input, cache read, cache written, output,
 reasoning) and shown with the containment rules of the client's family; the cost follows the
 upstream's numbers. **Errors**, also inside a stream, have the shape of the client's family.
 
 **Stored state** does not cross: `previous_response_id`, conversations, background and files that
 were uploaded to a vendor are refused by channels of other families. `thread` of messages needs a
-channel that keeps threads: else the refusal says `thread_unsupported_request`, and SDKs send the
-whole conversation.
+channel that keeps threads; without one the refusal has the code `thread_unsupported_request`, and
+SDKs send the whole conversation.
 """
 
 _MODELS = """\
 ## What models can take
 
-What a translated request holds depends on the upstream's model. A row goes by the vendor, the
-family, and the beginning of the upstream's name of the model; the longest that fits wins, and one
-of the vendor goes before one of any vendor. The table lists what differs from the default:
+The content of a translated request depends on the upstream's model. A row applies to a vendor, a
+family and a prefix of the upstream's model name. The longest matching prefix wins; a row of the
+vendor takes precedence over one of any vendor. The table lists differences from the default:
 
 {default}
 
-A channel's `options` override single traits for all its models, where a vendor's model is new or a
-server of one's own can do less or more:
+A channel's `options` override single traits for all its models, for a new model of a vendor or a
+self-hosted server that can do less or more:
 
     ./sluice channel set at-home options.images=false options.token_bound=max_tokens
 
-The traits and their values are listed in [channels.md](channels.md); an unknown one, or a value
-that it cannot have, is an error of `apply` and `channel set`.
+The traits and their values are listed in [channels.md](channels.md); `apply` and `channel set`
+refuse an unknown trait or an invalid value.
 """
 
 _MATRIX = """\
 ## What was tried
 
-The official SDK of each client's family (openai, anthropic, google-genai) before a scripted vendor
-of each upstream's family, which refuses what the real one refuses. `make matrix` tries them all and
-writes this table; `make test` fails where a cell does not do as it says. ✓: passes whole and
-streamed; `plain`, `stream`: only so; ✗: neither; an empty cell: that client has no such thing.
+The official SDK of each client family (openai, anthropic, google-genai) against a scripted vendor
+of each upstream family, which refuses what the real one refuses. `make matrix` runs all
+combinations and writes this table; `make test` fails if a cell is wrong. ✓: works both whole and
+streamed; `plain`, `stream`: only that way; ✗: neither; an empty cell: does not apply to that
+client.
 """
 
 
@@ -164,7 +166,7 @@ def page() -> str:
 def _pair(client: str, upstream: str, codec: UpstreamCodec) -> Iterator[str]:
     yield f"### {TITLES[client].capitalize()} → {TITLES[upstream]}\n"
     rows = list(_losses(client, codec))
-    yield "| what | field | verdict | for models with |"
+    yield "| feature | field | verdict | for models with |"
     yield "|---|---|---|---|"
     yield from rows
     yield ""
@@ -230,7 +232,7 @@ def _models() -> Iterator[str]:
         f"`{name}={_written(getattr(Traits(), name))}`" for name in Traits.__struct_fields__
     )
     yield _MODELS.format(default=default)
-    yield "| vendor | family | model begins with | differs by |"
+    yield "| vendor | family | model prefix | differences |"
     yield "|---|---|---|---|"
     rows: dict[tuple[str, str, str], list[str]] = {}
     for (vendor, family, prefix), traits in TABLE.items():

@@ -41,20 +41,20 @@ def _duplicated(path: str, base_url: str) -> str:
 
 ROWS: Mapping[str, Row] = {
     "E01": Row("Send the key in the header that the message names."),
-    "E02": Row("Write the header as `Authorization: Bearer KEY`, no more."),
+    "E02": Row("Write the header as `Authorization: Bearer KEY` and nothing else."),
     "E03": Row(
-        "Copy the key again; it must be one of this gateway, not of a vendor.",
+        "Copy the key again; it must be a key of this gateway, not of a vendor.",
         {"detail": "sk-slc-…wxyz"},
     ),
     "E04": Row("Ask the owner of the key or the operator, or create another key."),
-    "E05": Row("Create another key, or have its expiry moved to a later day."),
-    "E06": Row("Call from a network of the key, or have yours added to it."),
+    "E05": Row("Create another key, or have the expiry extended."),
+    "E06": Row("Call from a network that the key allows, or have yours added."),
     "E07": Row("Use another entry of the group, or a key of another group.", {"detail": "basic"}),
-    "E08": Row("Take a name from the list of models; names are case-sensitive."),
+    "E08": Row("Use a name from the list of models; names are case-sensitive."),
     "E09": Row("Retry after `retry-after`."),
     "E10": Row("Name a model."),
     "E11": Row(
-        "Send one JSON object in UTF-8; the message says where it breaks.",
+        "Send one JSON object in UTF-8; the message gives the position of the error.",
         {"message": "The body is not valid JSON (line 1, column 17)."},
     ),
     "E12": Row(
@@ -83,10 +83,10 @@ ROWS: Mapping[str, Row] = {
         {"message": "The body is larger than 32 MiB."},
     ),
     "E16": Row("Send `content-type: application/json`."),
-    "E17": Row("Send the body as it is."),
+    "E17": Row("Send the body uncompressed."),
     "E18": Row("Add balance; a retry does not help."),
     "E19": Row(
-        "Wait for that day, or have the plan or the limit of the key changed.",
+        "Wait until that day, or have the plan or the key's limit changed.",
         {"message": "The subscription quota is used up until 2026-12-01."},
     ),
     "E20": Row(
@@ -94,7 +94,8 @@ ROWS: Mapping[str, Row] = {
         {"message": "Rate limit reached: 60 requests per minute. Try again in 3s."},
     ),
     "E21": Row(
-        "Shorten the conversation or take a model with a larger window.", {"message": _VENDOR_TEXT}
+        "Shorten the conversation or use a model with a larger context window.",
+        {"message": _VENDOR_TEXT},
     ),
     "E22": Row(
         "Correct the request as the vendor's message says.",
@@ -108,14 +109,14 @@ ROWS: Mapping[str, Row] = {
     ),
     "E25": Row("Retry after `retry-after`."),
     "E26": Row("Retry.", {"message": "The upstream failed with status 500."}),
-    "E27": Row("Retry after `retry-after`, or take another model."),
+    "E27": Row("Retry after `retry-after`, or use another model."),
     "E28": Row(
-        "Retry only if the work may be done, and paid, twice; a stream shows earlier that it runs."
+        "Retry only if the call may run, and cost, twice; a stream shows sooner that it is running."
     ),
     "E29": Row("Retry; if it persists, tell the operator."),
     "E30": Row("Retry; if it persists, tell the operator."),
     "E31": Row(
-        "Set the base URL that the message names, or leave this call out.",
+        "Set the base URL that the message names, or do not make this call.",
         {},
         {
             CHAT: {"message": "No such endpoint: POST /v1/chat/completion."},
@@ -134,12 +135,12 @@ ROWS: Mapping[str, Row] = {
             GENERATE: {"message": _duplicated("/v1beta", "{base_url}")},
         },
     ),
-    "E33": Row("Use a method of the `allow` header."),
-    "E35": Row("Send what the id stands for in its place.", {"detail": "resp_x"}),
+    "E33": Row("Use a method from the `allow` header."),
+    "E35": Row("Send the content instead of its id.", {"detail": "resp_x"}),
     "E36": Row("Retry; send the body without pauses."),
-    "E37": Row("Tell the operator the request id: the log has the reason."),
+    "E37": Row("Give the operator the request id: the log has the reason."),
     "E38": Row("Retry after `retry-after`; if it persists, tell the operator."),
-    "E39": Row("Nothing: clients go on with POST by themselves."),
+    "E39": Row("Nothing: clients switch to POST by themselves."),
     "E40": Row(
         "Leave the field out, or use a key of a group that allows the feature (docs/document.md).",
         {"detail": "web_search", "param": "tools[0]"},
