@@ -26,6 +26,8 @@ CLAUDE_MODELS = (
     "ANTHROPIC_DEFAULT_SONNET_MODEL",
     "ANTHROPIC_DEFAULT_HAIKU_MODEL",
 )
+ModelOf = Callable[[str], str | None]
+"""Returns the model for a family, None for no model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +110,7 @@ def curl(family: str, base: str, key: str, model: str) -> str:
     return " \\\n  ".join(lines)
 
 
-def _openai(base: str, key: str, model: str | None) -> ClientSettings:
+def _openai(base: str, key: str, model_of: ModelOf) -> ClientSettings:
     url = base + "/v1"
     python = f"from openai import OpenAI\n\nclient = OpenAI(base_url={url!r}, api_key={key!r})"
     script = _javascript("OpenAI", "openai", {"baseURL": url, "apiKey": key})
@@ -116,7 +118,7 @@ def _openai(base: str, key: str, model: str | None) -> ClientSettings:
     return ClientSettings(variables, {"Python": python, "JavaScript": script})
 
 
-def _anthropic(base: str, key: str, model: str | None) -> ClientSettings:
+def _anthropic(base: str, key: str, model_of: ModelOf) -> ClientSettings:
     python = (
         f"from anthropic import Anthropic\n\nclient = Anthropic(base_url={base!r}, api_key={key!r})"
     )
@@ -133,7 +135,7 @@ def _javascript(name: str, package: str, options: Mapping[str, str]) -> str:
     return f"{head}\n\nconst client = new {name}({{ {fields} }});"
 
 
-def _google_genai(base: str, key: str, model: str | None) -> ClientSettings:
+def _google_genai(base: str, key: str, model_of: ModelOf) -> ClientSettings:
     def python(options: Mapping[str, str]) -> str:
         arguments = f"api_key={key!r}, http_options={options!r}"
         return f"from google import genai\n\nclient = genai.Client({arguments})"
@@ -147,13 +149,15 @@ def _google_genai(base: str, key: str, model: str | None) -> ClientSettings:
     return ClientSettings({"GOOGLE_GEMINI_BASE_URL": base, "GEMINI_API_KEY": key}, parts)
 
 
-def _claude_code(base: str, key: str, model: str | None) -> ClientSettings:
+def _claude_code(base: str, key: str, model_of: ModelOf) -> ClientSettings:
+    model = model_of("messages")
     # AUTH_TOKEN is sent as Bearer and needs no confirmation in the program
     variables = {"ANTHROPIC_BASE_URL": base, "ANTHROPIC_AUTH_TOKEN": key}
     return ClientSettings(variables | (dict.fromkeys(CLAUDE_MODELS, model) if model else {}))
 
 
-def _codex(base: str, key: str, model: str | None) -> ClientSettings:
+def _codex(base: str, key: str, model_of: ModelOf) -> ClientSettings:
+    model = model_of("responses")
     model_lines = [f"model = {json.dumps(model)}"] if model else []
     # The gateway's list replaces Codex's own, which is better for these models.
     has_list = model is not None and not model.startswith("gpt-")
@@ -171,41 +175,46 @@ def _codex(base: str, key: str, model: str | None) -> ClientSettings:
     return ClientSettings({CODEX_KEY: key}, {CODEX_FILE: "\n".join(lines)})
 
 
-def _gemini_cli(base: str, key: str, model: str | None) -> ClientSettings:
+def _gemini_cli(base: str, key: str, model_of: ModelOf) -> ClientSettings:
     variables = {"GOOGLE_GEMINI_BASE_URL": base, "GEMINI_API_KEY": key}
     # without it a call from a script fails with "Invalid auth method selected."
     signed_in = {"security": {"auth": {"selectedType": "gemini-api-key"}}}
+    model = model_of("generate_content")
     model_variables = {"GEMINI_MODEL": model} if model else {}
     return ClientSettings(variables | model_variables, {GEMINI_FILE: json.dumps(signed_in)})
 
 
-def _ide_plugin(base: str, key: str, model: str | None) -> ClientSettings:
-    fields = {"Base URL": base + "/v1", "API key": key, "Model": model or NO_MODEL}
+def _ide_plugin(base: str, key: str, model_of: ModelOf) -> ClientSettings:
+    model = model_of("chat_completions") or NO_MODEL
+    fields = {"Base URL": base + "/v1", "API key": key, "Model": model}
     text = "\n".join(f"{name}: {value}" for name, value in fields.items())
     return ClientSettings(parts={"Fields of an OpenAI-compatible provider": text})
 
 
-def _cc_switch(base: str, key: str, model: str | None) -> ClientSettings:
-    def link(app: str, endpoint: str) -> str:
+def _cc_switch(base: str, key: str, model_of: ModelOf) -> ClientSettings:
+    def link(app: str, endpoint: str, family: str) -> str:
+        model = model_of(family)
         fields = {"resource": "provider", "app": app, "name": "Sluice", "endpoint": endpoint}
         fields |= {"apiKey": key, **({"model": model} if model else {})}
         return f"ccswitch://v1/import?{urlencode(fields, quote_via=quote, safe=':/')}"
 
     parts = {
-        "CC Switch, Claude Code": link("claude", base),
-        "CC Switch, Codex": link("codex", base + "/v1"),
-        "CC Switch, Gemini CLI": link("gemini", base),
+        "CC Switch, Claude Code": link("claude", base, "messages"),
+        "CC Switch, Codex": link("codex", base + "/v1", "responses"),
+        "CC Switch, Gemini CLI": link("gemini", base, "generate_content"),
     }
     return ClientSettings(parts=parts)
 
 
-def _all_curls(base: str, key: str, model: str | None) -> ClientSettings:
-    name = model or NO_MODEL
-    commands = {title: curl(family, base, key, name) for family, title in CURL_TITLES.items()}
+def _all_curls(base: str, key: str, model_of: ModelOf) -> ClientSettings:
+    commands = {
+        title: curl(family, base, key, model_of(family) or NO_MODEL)
+        for family, title in CURL_TITLES.items()
+    }
     return ClientSettings(parts=commands)
 
 
-CLIENT_SETTINGS: Mapping[str, Callable[[str, str, str | None], ClientSettings]] = {
+CLIENT_SETTINGS: Mapping[str, Callable[[str, str, ModelOf], ClientSettings]] = {
     "openai": _openai,
     "anthropic": _anthropic,
     "google-genai": _google_genai,
@@ -275,9 +284,9 @@ class SystemSetup:
     snippets: tuple[Snippet, ...]
 
 
-def setups(client: str, base_url: str, key: str, model: str | None) -> list[SystemSetup]:
+def setups(client: str, base_url: str, key: str, model_of: ModelOf) -> list[SystemSetup]:
     """Return a client's snippets by system; only UNIX if the systems do not differ."""
-    facts, settings = CLIENTS[client], CLIENT_SETTINGS[client](base_url, key, model)
+    facts, settings = CLIENTS[client], CLIENT_SETTINGS[client](base_url, key, model_of)
     parts = tuple(Snippet(title, text) for title, text in settings.parts.items())
     if not settings.environment:
         return [SystemSetup(UNIX, parts)]

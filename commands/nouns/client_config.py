@@ -21,5 +21,5 @@ def command(client: str, key: str, model: str | None, config: Path | None, as_js
     goes.
     """
     base = clients_base_url(configuration(config))
-    text = CLIENT_SETTINGS[client](base, key, model).text
+    text = CLIENT_SETTINGS[client](base, key, lambda _: model).text
     print_result(as_json, {"client": client, "base_url": base, "settings": text}, text)

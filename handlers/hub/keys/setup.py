@@ -82,11 +82,11 @@ class ClientPanel:
 
 @dataclass(frozen=True, slots=True)
 class SnippetValues:
-    """The values to insert into snippets."""
+    """The values to insert into snippets. `model_of`: returns the model for a family."""
 
     base_url: str
     secret: str
-    model: str | None
+    model_of: Callable[[str], str | None]
 
 
 def panels(base_url: str, secret: str, model_of: Callable[[str], str | None]) -> list[ClientPanel]:
@@ -95,7 +95,7 @@ def panels(base_url: str, secret: str, model_of: Callable[[str], str | None]) ->
         ClientPanel(
             client,
             KINDS[client.kind],
-            _systems(name, SnippetValues(base_url, secret, model_of(client.family))),
+            _systems(name, SnippetValues(base_url, secret, model_of)),
         )
         for name, client in CLIENTS.items()
     ]
@@ -103,7 +103,7 @@ def panels(base_url: str, secret: str, model_of: Callable[[str], str | None]) ->
 
 def _systems(client: str, values: SnippetValues) -> list[tuple[str, str, Sequence[MarkedSnippet]]]:
     systems: list[tuple[str, str, Sequence[MarkedSnippet]]] = []
-    for setup in setups(client, values.base_url, values.secret, values.model):
+    for setup in setups(client, values.base_url, values.secret, values.model_of):
         marked = [
             MarkedSnippet(snippet.title, cut(snippet.text, values)) for snippet in setup.snippets
         ]
@@ -115,9 +115,8 @@ def _systems(client: str, values: SnippetValues) -> list[tuple[str, str, Sequenc
 def cut(text: str, values: SnippetValues) -> list[Piece]:
     """Split a text into pieces, marking secrets and other values."""
     classes = {values.secret: "secret-value", values.base_url + "/v1": "value"}
-    classes |= {values.base_url: "value"}
-    if values.model:
-        classes[values.model] = "value"
+    models = filter(None, map(values.model_of, FAMILY_NAMES))
+    classes |= dict.fromkeys((values.base_url, *models), "value")
     words = sorted(classes, key=len, reverse=True)
     parts = re.split("(" + "|".join(map(re.escape, words)) + ")", text)
     return [(classes.get(part, ""), part) for part in parts if part]

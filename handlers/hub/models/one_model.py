@@ -295,7 +295,7 @@ def samples_of(view: ModelView, base_url: str, words: Mapping[str, str]) -> list
     if entry is None or offer is None:
         return []
     model = offer.model
-    values = SnippetValues(base_url, KEY_VARIABLE, model)
+    values = SnippetValues(base_url, KEY_VARIABLE, lambda _: model)
     samples = [
         UseSample(
             code.language,
@@ -315,8 +315,8 @@ def samples_of(view: ModelView, base_url: str, words: Mapping[str, str]) -> list
     tools = [CLIENTS[name] for name in TOOLS if CLIENTS[name].family in offer.entries]
     tools.sort(key=lambda client: offer.entries[client.family] != NATIVE)
     for client in tools[:TOOLS_SHOWN]:
-        values = SnippetValues(base_url, NO_SECRET, model)
-        snippets = setups(client.name, base_url, NO_SECRET, model)[0].snippets
+        values = SnippetValues(base_url, NO_SECRET, lambda _: model)
+        snippets = setups(client.name, base_url, NO_SECRET, values.model_of)[0].snippets
         text = "\n\n".join(
             f"# {snippet.title}\n{snippet.text}" if len(snippets) > 1 else snippet.text
             for snippet in snippets

@@ -235,7 +235,7 @@ class TryPage(Page):
         assert view.model is not None
         request = view.request(view.model, turns)
         base, model = self.site.base_url, view.model.offer.model
-        values = SnippetValues(base, KEY_VARIABLE, model)
+        values = SnippetValues(base, KEY_VARIABLE, lambda _: model)
         samples = code_of(view.model.entry, base, model, request)
         return [(sample, cut(sample.text, values)) for sample in samples]
 

@@ -78,6 +78,9 @@ def test_variables(run):
         (["codex"], [f"{BASE}/v1"], [KEY]),
         (["gemini"], [BASE], [KEY]),
     ]
+    text = client_settings.CLIENT_SETTINGS["cc-switch"](BASE, KEY, lambda family: family).text
+    models = [line.rpartition("&model=")[2] for line in text.splitlines() if "&model=" in line]
+    assert models == ["messages", "responses", "generate_content"], "each app has a native model"
 
 
 @pytest.mark.parametrize(
