@@ -121,7 +121,7 @@ def create(
     kind, name, address = _checked(fields, own=bool(owner_id))
     host = urlsplit(address.get("url", "")).hostname
     if host and _is_private(host) and not may_be_private(db, owner_id):
-        raise Refused([f"{host} is no public address"], ["address"])
+        raise Refused([f"{host} is not a public address"], ["address"])
     masked = _masked(kind, address)
     destination_id = new_ulid()
     secret = secrets.token_urlsafe(SECRET_BYTES) if kind == WEBHOOK else ""

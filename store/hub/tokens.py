@@ -59,9 +59,11 @@ def create(
         raise NotFound(f"user {user!r} does not exist")
     user_id, role = owner
     unknown = [scope for scope in scopes if scope not in SCOPES]
-    if unknown or not scopes:
-        unknown_scope, allowed = repr(unknown[0]) if unknown else "none", scopes_of(role)
-        raise Refused([f"scope: {unknown_scope}; one or more of {', '.join(allowed)} expected"])
+    allowed = ", ".join(scopes_of(role))
+    if unknown:
+        raise Refused([f"scope: {unknown[0]!r} is not one of {allowed}"])
+    if not scopes:
+        raise Refused([f"scope: choose one or more of {allowed}"])
     if len(name) > MAX_NAME_CHARS:
         raise Refused([f"name: at most {MAX_NAME_CHARS} characters"])
     token = PREFIX + secrets.token_urlsafe(SECRET_BYTES)

@@ -6,9 +6,11 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 
 from handlers.hub.admin import objects
+from handlers.hub.admin.object_forms import vendor_label
 from handlers.hub.admin.objects import ObjectForm
 from handlers.hub.usage.usage_call import CONDITIONS
 from handlers.hub.web.admin import MAX_ITEMS, ActionPage, AdminApi, AdminPage, path_of
@@ -151,6 +153,13 @@ class ReinstateApi(AdminApi):
         self.answer({"channel": name, "reinstated": count})
 
 
+def _label_of(words: Mapping[str, str], chip: str, value: str) -> str:
+    """Return a value of a filter in the language of `words`."""
+    if chip == "vendor":
+        return vendor_label(words, value)
+    return words.get(f"admin.{value}", value) if chip == "state" else value
+
+
 def state_of(channel: dict[str, Any]) -> tuple[str, str]:
     """Return the shape and the word for a channel's state."""
     if not channel["enabled"]:
@@ -263,6 +272,7 @@ class ChannelPage(ObjectForm):
             testable=sum(map(testable, channels)),
             families={channel["name"]: channel["family"] for channel in everything},
             narrowed=bool(selection.filters),
+            label_of=partial(_label_of, self.words),
             query_of=query_of,
             tested_ms=int(time.time() * 1000),
             state_of=state_of,

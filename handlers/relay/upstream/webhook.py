@@ -66,7 +66,7 @@ def post(url: str, body: bytes, headers: Sequence[str], *, allow_private: bool) 
     except pycurl.error as error:
         text = error.args[1] if len(error.args) > 1 else str(error)
         if refused:
-            text = f"{refused[0]} is no public address"
+            text = f"{refused[0]} is not a public address"
         return Posted(0, b"", _ms_since(began), text or "no connection")
     finally:
         curl.close()

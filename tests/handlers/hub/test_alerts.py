@@ -136,7 +136,7 @@ def test_a_test_says_how_it_went_and_members_reach_no_private_address(boss, alic
         assert boss.send(f"/alerts/destinations/{place}/test?of=gateway", []).status == 303
         assert re.search(r"Test sent in \d\.\d\d s", boss.get("/alerts").text)
         script = Script(api.port, tokens.create(db, "alice", ["keys"], actor="t")[1])
-        message = "127.0.0.1 is no public address"
+        message = "127.0.0.1 is not a public address"
         assert script.refused("POST", PLACES, body) == (400, "address", message)
         body = HOOK | {"address": webhook.url.replace("127.0.0.1", "127.1")}  # read as a name
         own = script.call("POST", PLACES, body).json["id"]

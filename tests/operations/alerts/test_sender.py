@@ -150,14 +150,14 @@ def set_role(db, user_id, role):
 def test_a_members_webhook_reaches_no_private_address(db, webhook, host):
     owner_id = add_user(db, "bob")
     url = webhook.url.replace("127.0.0.1", host)
-    with pytest.raises(Refused, match="is no public address"):
+    with pytest.raises(Refused, match="is not a public address"):
         destination(db, url, owner_id=owner_id)
     set_role(db, owner_id, "admin")
     place, _ = destination(db, url, owner_id=owner_id)
     assert make_sender().send(db, message(place, owner_id)).ok
     set_role(db, owner_id, "member")
     result = make_sender().send(db, message(place, owner_id))
-    assert "is no public address" in result.text and len(webhook.received) == 1
+    assert "is not a public address" in result.text and len(webhook.received) == 1
 
 
 def test_an_address_is_judged_at_each_try_after_resolution(db, webhook, monkeypatch):
