@@ -116,7 +116,7 @@ def with_value(text: str, section: str, key: str, value: object) -> str:
         raise ValueError("not TOML: nested too deeply") from None
     table = document.get(section, {})
     if not isinstance(table, dict):
-        raise ValueError(f"{section} is no section: edit the file by hand")
+        raise ValueError(f"{section} is not a section: edit the file by hand")
     lines = text.split("\n")
     spans = key_spans(text)
     setting = f"{key} = {toml(value)}"

@@ -142,7 +142,7 @@ def _with_secrets(before: Mapping[str, Any], values: Mapping[str, Any]) -> dict[
     ]
     secret = [name for name in ("keys", "extra_headers") if name in stored]
     if moved and secret:
-        message = f"{' and '.join(moved)} would send what is stored to another place; give"
+        message = f"{' and '.join(moved)} would send stored secrets to another place; give"
         raise Refused([f"{message} {' and '.join(secret)} again"], ["keys"])
     return {**stored, **values}
 
@@ -290,7 +290,7 @@ def make(db: peewee.Database, sealing: Sealing, actor: str, draft: Draft, *, ena
     transaction. Return its name. Raises Refused, Conflict."""
     existing = existing_names(db, draft)
     if not draft.chosen:
-        raise Refused(["choose one model at least"], ["models"])
+        raise Refused(["choose at least one model"], ["models"])
     if wrong := problems(draft.chosen, existing):
         name, own = next(iter(wrong.items()))
         cell, text = next(iter(own.items()))

@@ -108,7 +108,7 @@ def read_list(source: str, content: object, today: datetime.date) -> list[Listed
     try:
         return [model for model in SOURCES[source].read(content, today) if model.price]
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise Refused([f"this is no list of {source}: {type(error).__name__}: {error}"]) from None
+        raise Refused([f"not a list of {source}: {type(error).__name__}: {error}"]) from None
 
 
 # ---- what the four share

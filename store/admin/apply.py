@@ -153,7 +153,7 @@ class Editor:
             stored = find(state, kind, name)
             entry = self._entry(kind, edits, stored)
             if stored.revoked:
-                raise Refused([f"{label(kind, stored.identity)} is revoked; that is for good"])
+                raise Refused([f"{label(kind, stored.identity)} is revoked; that is final"])
             steps = self._plan(state, [entry])
             if version is not None and steps:
                 self._require_version(steps[0], version)

@@ -120,7 +120,7 @@ _LIMITS = {
     "tpm": Field(_NUMBER, "Tokens a minute; 0: no limit.", 0),
     "concurrency": Field(_NUMBER, "Concurrent calls; 0: no limit.", 0),
 }
-_LIMIT_WINDOW = Field(Choice(LIMIT_WINDOWS), "When its count starts anew.", NEVER)
+_LIMIT_WINDOW = Field(Choice(LIMIT_WINDOWS), "When its count restarts.", NEVER)
 _KEY_LIMITS = {
     "key_rpm": Field(_NUMBER, "`rpm` of each of its upstream keys.", 0),
     "key_tpm": Field(_NUMBER, "`tpm` of each of its upstream keys.", 0),
@@ -142,14 +142,14 @@ KINDS: Mapping[str, Kind] = {
             ),
             "price": Field(
                 PriceTable(),
-                "The plain rate, whole: what is not there follows its chain. `input` and `output`"
+                "The plain rate, complete: a missing meter follows its chain. `input` and `output`"
                 ' are needed; `"0"` is free. Per million tokens, call, use, … as money.md lists.',
             ),
             "rate": Field(
                 RateList(),
                 "Prices of calls that were served under all conditions of `when`: `tier`, `speed`,"
                 " `geo`, `input_over` (tokens of input). Either a `factor` of the plain rate's"
-                " tokens, or whole prices (money.md). What is given replaces all rates.",
+                " tokens, or complete prices (money.md). Given rates replace all rates.",
                 [],
             ),
             "price_source": Field(
@@ -160,17 +160,16 @@ KINDS: Mapping[str, Kind] = {
             ),
             "price_changes": Field(
                 PriceChanges(),
-                "Prices that hold from a time on, by the store's clock; each whole, with `from`."
-                " One whose time has come is the `price`, in place of what `price` says. What is"
-                " given replaces all that are to come; `model set NAME price.input=3 from=TIME`"
-                " adds one.",
+                "Scheduled prices: each complete, and in force from the time `from` by the store's"
+                " clock, when it replaces `price`. Given ones replace all that are scheduled;"
+                " `model set NAME price.input=3 from=TIME` adds one.",
                 [],
             ),
             **_ENABLED,
         },
     ),
     "group": Kind(
-        "What its keys may do: models, entry points, and the multiplier of the price.",
+        "Rights of its keys: models, entry points, and the multiplier of the price.",
         {"name": NAME},
         {
             "multiplier": Field(_MULTIPLIER, "Of the price; at most 6 decimals.", PPM_PER_ONE),
@@ -186,7 +185,7 @@ KINDS: Mapping[str, Kind] = {
             ),
             "features": Field(
                 ListOf(FEATURE),
-                "What its keys may ask for beyond text and functions: service tiers, hosted tools"
+                "Features its keys may use beyond text and functions: service tiers, hosted tools"
                 " and the like.",
                 list(DEFAULT_FEATURES),
             ),
@@ -216,7 +215,7 @@ KINDS: Mapping[str, Kind] = {
                 ModelMap(), "Models that it serves, and the upstream's names for them.", {}
             ),
             "priority": Field(
-                Integer(-MAX_PRIORITY, MAX_PRIORITY), "Higher ones are asked first.", 0
+                Integer(-MAX_PRIORITY, MAX_PRIORITY), "Higher ones are tried first.", 0
             ),
             "weight": Field(Integer(1, MAX_WEIGHT), "Its share among channels of one priority.", 1),
             **_LIMITS,
@@ -231,8 +230,8 @@ KINDS: Mapping[str, Kind] = {
             ),
             "body": Field(
                 BodyMap(),
-                "Edits of its requests as they are sent, before hold and features: `remove`, then"
-                " `default`, then `set` (channels.md). Not of `model`, `stream`, `stream_options`,"
+                "Edits of its requests, before the hold and the check of features: `remove`, then"
+                " `default`, then `set` (channels.md). Not for `model`, `stream`, `stream_options`,"
                 " `n`, `usage`.",
                 {},
             ),
@@ -270,12 +269,12 @@ KINDS: Mapping[str, Kind] = {
             "translate": Field(Boolean(), "false: only calls of its own family.", True),
             "options": Field(
                 OptionMap(),
-                "What its models accept, where the gateway's own table is wrong (channels.md).",
+                "Corrections to the gateway's table of what its models accept (channels.md).",
                 {},
             ),
             "shared_ids": Field(
                 ListOf(SHARED_ID),
-                "What its account keeps and all users of its groups may name: prompts, files,"
+                "Objects of its account that all users of its groups may use: prompts, files,"
                 " vector stores and the like (channels.md).",
                 [],
             ),
@@ -298,7 +297,7 @@ KINDS: Mapping[str, Kind] = {
         "A person or program with a wallet.",
         {"name": NAME},
         {
-            "role": Field(Choice(ROLES), "What it may do in the Hub.", "member"),
+            "role": Field(Choice(ROLES), "Permissions in the Hub.", "member"),
             "balance": Field(_MONEY, "Credited once, when the user is created.", 0, once=True),
             "password": Field(
                 Optional(PASSWORD), "To sign in to the Hub.", None, "no sign-in", secret=True
@@ -313,7 +312,10 @@ KINDS: Mapping[str, Kind] = {
                 Choice(SPEND_ORDERS), "Who pays first, plan or wallet (money.md).", "plan_first"
             ),
             "limit": Field(
-                Optional(_MONEY), "What its keys together may spend in a window.", None, "no limit"
+                Optional(_MONEY),
+                "Most that its keys may spend together in a window.",
+                None,
+                "no limit",
             ),
             "limit_window": _LIMIT_WINDOW,
             **_LIMITS,

@@ -379,7 +379,7 @@ def refuse_moves(steps: Sequence[PlanStep]) -> None:
         ]
         if moved and not_given:
             fields, again = " and ".join(moved), " and ".join(not_given)
-            message = f"{fields} would send what is stored to another place; give {again} again"
+            message = f"{fields} would send stored secrets to another place; give {again} again"
             faults.append(step.named.fault("keys", message))
     refuse(faults)
 

@@ -301,7 +301,7 @@ def _channel_down(db: peewee.Database, rule: Rule, scope: Scope) -> Iterator[Fac
         if scope.at_ms - since_ms < rule.settings["minutes"] * 60_000:
             continue
         models = "" if len(same) == len(statuses) else " for " + _few([item.model for item in same])
-        text = f"Channel {name} is {worst.state}{models} since {clock(since_ms)}"
+        text = f"Channel {name} has been {worst.state}{models} since {clock(since_ms)}"
         yield Fact({"channel": name}, text, since_ms, f"/admin/channels/{segment(name)}")
 
 
@@ -345,7 +345,7 @@ def _trouble(db: peewee.Database, rule: Rule, scope: Scope) -> Iterator[Fact]:
     for node in nodes.states(db):
         of = {"node": node.name}
         if not node.alive and node.name in unfinished and scope.at_ms - node.seen_ms < SILENT_MS:
-            text = f"Node {node.name} is silent since {clock(node.seen_ms)}"
+            text = f"Node {node.name} has been silent since {clock(node.seen_ms)}"
             yield Fact(of, text, node.seen_ms, link)
         elif node.processes and not node.ready and node.not_ready != ["draining"]:
             text = f"Node {node.name} takes no calls: {', '.join(node.not_ready)}"

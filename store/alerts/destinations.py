@@ -117,7 +117,7 @@ def create(
     counted = Row.select(fn.COUNT(Row.id)).where(Row.owner_id == owner_id)
     most = MAX_OWN_DESTINATIONS if owner_id else MAX_DESTINATIONS
     if select_rows(db, counted)[0][0] >= most:
-        raise Refused([f"there are {most} destinations, which is the most"])
+        raise Refused([f"there are {most} destinations, the maximum"])
     kind, name, address = _checked(fields, own=bool(owner_id))
     host = urlsplit(address.get("url", "")).hostname
     if host and _is_private(host) and not may_be_private(db, owner_id):

@@ -127,7 +127,7 @@ def create(db: peewee.Database, owner_id: str, fields: Mapping[str, Any], actor:
     counted = AlertRule.select(fn.COUNT(AlertRule.id)).where(AlertRule.owner_id == owner_id)
     most = MAX_OWN_RULES if owner_id else MAX_RULES
     if select_rows(db, counted)[0][0] >= most:
-        raise Refused([f"there are {most} rules, which is the most"])
+        raise Refused([f"there are {most} rules, the maximum"])
     columns = _columns(db, owner_id, {"settings": {}, "destinations": [], **fields})
     rule_id = new_ulid()
     at_ms = database_ms(db)

@@ -491,7 +491,7 @@ def _cost_parts(row: Row) -> Iterator[tuple[str | None, str | None, int, str | N
     meters = receipt["meters"] | ({_CALL: 1} if prices.get(_CALL, "0") != "0" else {})
     for name, count in meters.items():
         if name not in prices:
-            raise ValueError(f"it has no price of {name}")
+            raise ValueError(f"it has no price for {name}")
         fractions = count * parse_fractions(prices[name]) // METERS[name].unit
         yield name, None, count, prices[name], fractions
     for other in receipt["other_models"]:

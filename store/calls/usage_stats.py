@@ -115,7 +115,7 @@ def stats(
         query = query.group_by(*groups).order_by(*greatest, *groups)
     rows = raw_rows(db, query)
     if len(rows) > ROWS_MAX:
-        raise Refused([f"more than {ROWS_MAX} sums; choose fewer calls or sum them up by less"])
+        raise Refused([f"more than {ROWS_MAX} sums; choose fewer calls or group them by less"])
     return [_row(by, row, margin=order.margin) for row in rows if row[len(columns)]]
 
 

@@ -85,7 +85,7 @@ def _clear(target: peewee.Database) -> None:
         if table not in (*_NOT_COPIED, UpkeepRow) and _has_rows(target, table)
     ]
     if filled and begun is None:
-        raise Refused([f"{place(target)} holds something already: {', '.join(filled[:3])}"])
+        raise Refused([f"{place(target)} is not empty: {', '.join(filled[:3])}"])
 
     def mark() -> None:
         Version.delete().execute(target)

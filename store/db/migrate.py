@@ -176,7 +176,7 @@ def _statements(
             later[table] = (*later.get(table, ()), *columns)
     if faults := schema.differences(db, later):
         raise StoreError(
-            f"{place(db)} has not the schema of {BRIDGE_VERSION}, so nothing was changed:"
+            f"{place(db)} does not have the schema of {BRIDGE_VERSION}, so nothing was changed:"
             f" {'; '.join(faults[:SHOWN_DIFFERENCES])}"
         )
     return []

@@ -76,7 +76,7 @@ def confirm(db: peewee.Database, user_id: str, user: str, step: int) -> list[str
         .execute(db)
     )
     if not changed:
-        raise Refused(["no one-time code waits to be confirmed"])
+        raise Refused(["there is no one-time code to confirm"])
     audit.write(db, audit.Act(user, "set", "user", user, {"totp": "off"}, {"totp": "on"}))
     return codes
 

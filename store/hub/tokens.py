@@ -69,7 +69,7 @@ def create(
     token = PREFIX + secrets.token_urlsafe(SECRET_BYTES)
     token_id = new_ulid()
     if not set(scopes) <= set(scopes_of(role)):
-        raise Refused([f"scope: {user!r} is no admin"])
+        raise Refused([f"scope: {user!r} is not an admin"])
     ordered = [scope for scope in SCOPES if scope in scopes]
     row = {
         "id": token_id,

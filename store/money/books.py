@@ -181,7 +181,7 @@ def _lease_fault(row: tuple[Any, ...]) -> str:
         return f"{lease}: journal {journal} of node {node} has spent more than it had"
     since = "never heard of" if seen_ms is None else f"last heard of at {rfc3339(seen_ms)}"
     return (
-        f"{lease}: node {node} is silent ({since}): start it again, or if it is gone for good,"
+        f"{lease}: node {node} is silent ({since}): start it again, or if it is permanently lost,"
         f" run: books release-node {node}"
     )
 
@@ -206,7 +206,7 @@ def release_node(db: peewee.Database, node: str, actor: str = "cli") -> Released
     if seen_ms is None:
         raise NotFound(f'no node "{node}" has served from this store')
     if database_ms(db) - seen_ms < NODE_ALIVE_MS:
-        raise Refused([f"node {node} was heard of at {rfc3339(seen_ms)}: stop it first"])
+        raise Refused([f"node {node} was last seen at {rfc3339(seen_ms)}: stop it first"])
     journals = JournalRow.select(JournalRow.id).where(JournalRow.node == node)
     of_node = Lease.journal_id.in_(journals)
     sums = Lease.select(fn.COUNT(Lease.account), fn.COALESCE(fn.SUM(Lease.amount), 0))

@@ -232,7 +232,7 @@ def refund(db: peewee.Database, call_id: str, order: RefundOrder) -> Refund:
 def _check_refund(charged: int, left: int, movement: Movement) -> None:
     call, amount = movement.reference, format_money(movement.amount_nanos)
     if not charged:
-        raise Refused([f"the call {call} took nothing from a wallet: nothing to give back"])
+        raise Refused([f"the call {call} charged no wallet: nothing to refund"])
     if movement.amount_nanos > left:
         rest = f"only {format_money(left)} of the {format_money(charged)}" if left else "nothing"
         fact = f"{rest} that the call {call} took from a wallet is left to refund"

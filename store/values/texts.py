@@ -120,7 +120,7 @@ def header_name(value: str) -> str:
     """Return the name of a header that a channel may add, in lower case."""
     name = value.lower()
     if not _HEADER_NAME.fullmatch(name):
-        raise ValueError("is no name of a header: letters, digits and - _ . only")
+        raise ValueError("is not a header name: letters, digits and - _ . only")
     if name in KEPT_HEADERS:
         remedy = "credentials go into keys" if "auth" in name or "key" in name else "leave it out"
         raise ValueError(f"is set by the gateway itself; {remedy}")
@@ -197,9 +197,9 @@ def upstream_url(value: str) -> str:
     ):
         raise ValueError("must be a URL like https://api.example.com")
     if " " in value or "\\" in value:
-        raise ValueError("must not hold spaces or backslashes")
+        raise ValueError("must not contain spaces or backslashes")
     if "@" in parts.netloc:
-        raise ValueError("must not hold a user or password; put the upstream key into keys")
+        raise ValueError("must not contain a user or password; put the upstream key into keys")
     if "?" in url or "#" in url:
         raise ValueError("must end with the path, without ? or #")
     for ending in _ENDPOINT_ENDS:
@@ -243,7 +243,7 @@ def ca_file(value: str) -> str:
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=text)
     except (ssl.SSLError, ValueError):
-        raise ValueError(f"the file {value} holds no certificates in PEM") from None
+        raise ValueError(f"the file {value} contains no certificates in PEM") from None
     return value
 
 

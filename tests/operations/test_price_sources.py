@@ -264,7 +264,7 @@ def test_prices_of_openrouter():
 @pytest.mark.parametrize("source", SOURCES)
 def test_another_form_is_refused(source):
     for content in ("text", 3, [1], {"data": 3}, {"a": {"litellm_provider": 3}}):
-        with pytest.raises(Refused, match=f"this is no list of {source}"):
+        with pytest.raises(Refused, match=f"not a list of {source}"):
             read_list(source, content, TODAY)
 
 

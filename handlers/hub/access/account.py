@@ -164,7 +164,7 @@ class OneTimeCodesForm(AccountForm):
     async def _confirm(self) -> None:
         authenticator = await self.store(one_time.find, self.site.sealing.cipher, self.me.user_id)
         if authenticator is None or authenticator.confirmed:
-            raise Failure(HTTPStatus.CONFLICT, "conflict", "no code waits to be confirmed")
+            raise Failure(HTTPStatus.CONFLICT, "conflict", "there is no code to confirm")
         secret, code = authenticator.secret, self.get_body_argument("code", "")
 
         async def check() -> int | None:

@@ -169,7 +169,7 @@ class KeyOwner:
         _check_fields(values)
         key = self.show(db, key_id)
         if key.revoked_ms is not None:
-            raise Failure(HTTPStatus.BAD_REQUEST, "invalid", "the key is revoked; that is for good")
+            raise Failure(HTTPStatus.BAD_REQUEST, "invalid", "the key is revoked; that is final")
         if "secret" in values:
             raise invalid("secret", "a key gets a new secret by rotate")
         if "group" in values and values["group"] != key.group:

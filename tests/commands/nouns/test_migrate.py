@@ -87,7 +87,7 @@ def test_the_move_as_documented(installation, mariadb):
     assert installation.json("usage", "verify")["store"] == place
     assert f"{place} answers" in installation.run("doctor").out
     assert installation.ok("usage", "export", "--format", "ndjson") == exported
-    assert "holds something already" in installation.refused("migrate", "copy", url)
+    assert "is not empty" in installation.refused("migrate", "copy", url)
     back = installation.json("migrate", "copy", f"sqlite:///{installation.folder}/b.db", "--switch")
     assert back["switched"] and installation.json("check")["store"] == back["store"]
     assert back["rows"]["usage_records"] == 5

@@ -166,7 +166,7 @@ def test_a_channel_that_is_down_for_long_enough(applied, alerts, database):
     attempts(database, failed=3, ago_ms=0)
     assert alerts.round() == [], "it has been down for a moment only"
     (text,) = alerts.round(later_ms=3 * MINUTE_MS)
-    assert text.startswith("Channel openai-main is down since ")
+    assert text.startswith("Channel openai-main has been down since ")
     assert alerts.round(later_ms=20 * MINUTE_MS) == [f"Over: {text}"]
 
 
@@ -174,7 +174,7 @@ def test_a_channel_that_is_down_for_long_enough(applied, alerts, database):
 def test_degraded_counts_where_the_rule_says_so(applied, alerts, database):
     alerts.rule("channel_down", minutes=0, state="degraded")
     attempts(database, ok=18, failed=2)
-    assert "openai-main is degraded" in alerts.round()[0]
+    assert "openai-main has been degraded" in alerts.round()[0]
 
 
 def test_the_share_of_errors_is_of_the_last_minutes(applied, alerts, database):
@@ -219,7 +219,7 @@ def test_nodes_journals_and_the_store(alerts, database):
     alter(database, UpkeepRow, UpkeepRow.name == "upkeep", trouble="disk full")
     texts = alerts.round(last_round_ms=at_ms - 10 * MINUTE_MS)
     assert sorted(text[:24] for text in texts) == [
-        *("Journal of node n2: 20 M", "No node reached the stor", "Node n1 is silent since "),
+        *("Journal of node n2: 20 M", "No node reached the stor", "Node n1 has been silent "),
         "Upkeep of the store fail",
     ]
     assert nodes.states(database)[0].name == "n1"

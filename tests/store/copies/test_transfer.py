@@ -100,7 +100,7 @@ def test_what_was_pruned_is_not_missed(source, target):
 def test_a_target_in_use_is_refused(source, target):
     up(target)
     add_user(target, "somebody")
-    with pytest.raises(Refused, match=r"holds something already: users"):
+    with pytest.raises(Refused, match=r"is not empty: users"):
         copy(source, target, ignore)
     assert contents(target)["usage_records"] == []
 

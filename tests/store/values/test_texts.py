@@ -54,7 +54,7 @@ REFUSED = [  # (check, its message, texts)
     ),
     (texts.password, "", ["ä" * 513, "\ud800"]),
     (texts.upstream_name, "", ["", "a\n", "x" * 257]),
-    (texts.header_name, "no name of a header", ["", "a b", "a:", "X-\r\nEvil", "ä", "x" * 129]),
+    (texts.header_name, "is not a header name", ["", "a b", "a:", "X-\r\nEvil", "ä", "x" * 129]),
     (texts.header_value, "must have 1 to 4096 printable", ["", " a", "a ", "a\0", "ä", "x" * 4097]),
     (texts.header_value, "must have 1 to 4096 printable", ["a\r\nX-Evil: 1"]),
     (texts.proxy, "like http://", ["proxy.test:3128", "http://hunter2@:80"]),
@@ -128,7 +128,7 @@ def test_ca_files(tmp_path):
         ("authority.pem", "absolute path"),
         (str(tmp_path / "none.pem"), "cannot be read: No such file"),
         (str(tmp_path), "cannot be read"),
-        (str(empty), "holds no certificates"),
+        (str(empty), "contains no certificates"),
     ):
         with pytest.raises(ValueError, match=hint):
             texts.ca_file(path)

@@ -161,7 +161,7 @@ def test_each_refusal_that_a_form_can_show_has_a_sentence():
     ("message", "text"),
     [
         (
-            'channel "main": base_url: must not hold spaces or backslashes',
+            'channel "main": base_url: must not contain spaces or backslashes',
             "{base_url}：不能有空格或反斜杠",
         ),
         (
