@@ -231,7 +231,7 @@ class _Values:
         if sums and (not records or sums < records):
             self.faults.append(
                 f"{self.origins['usage.keep_sums_days']}: usage.keep_sums_days {sums} is less than"
-                f" usage.keep_days ({records or 'for ever'}): sums are kept as long as records"
+                f" usage.keep_days ({records or 'forever'}): sums are kept as long as records"
             )
 
     def check_body_memory(self) -> None:

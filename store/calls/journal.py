@@ -80,7 +80,7 @@ class Journal:
         except OSError as error:
             journal_files.remove_journal(directory, self.id)
             os.close(self._lock_fd)
-            raise JournalFull(f"no journal can be begun in {directory}: {error}") from error
+            raise JournalFull(f"cannot start a journal in {directory}: {error}") from error
         encoder = msgspec.json.Encoder()
         self._encode, self._encode_into = encoder.encode, encoder.encode_into
         self._line = bytearray()

@@ -52,7 +52,7 @@ def move_to(db: peewee.Database, name: str, actor: str) -> str:
     if len(by_name) < 2:
         raise Refused(["store.url names one host: there is nothing to choose"])
     if name not in by_name:
-        raise Refused([f'"{name}" is none of the hosts of store.url: {", ".join(by_name)}'])
+        raise Refused([f'"{name}" is not a host of store.url: {", ".join(by_name)}'])
     state = by_name[name]
     if not state.serves:
         problem = state.error or ("it is read-only" if state.primary else "it has no majority")

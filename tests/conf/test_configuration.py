@@ -242,7 +242,7 @@ SUMS = "usage.keep_sums_days {} is less than usage.keep_days ({}): sums are kept
         (["server.port=9000"], "ops.port 9000 is also server.port"),
         (["server.body_memory_bytes=1_000_000"], BODY.format(1000000, 33554432)),
         (["server.max_body_bytes=300_000_000"], BODY.format(268435456, 300000000)),
-        (["usage.keep_sums_days=30"], SUMS.format(30, "for ever")),
+        (["usage.keep_sums_days=30"], SUMS.format(30, "forever")),
         (["usage.keep_sums_days=30", "usage.keep_days=31"], SUMS.format(30, 31)),
         (["hub.port=9000", "ops.host=0.0.0.0"], None),
     ],

@@ -110,7 +110,7 @@ def test_a_gateway_killed_on_a_full_disk_loses_nothing(node, small_disk):
         gateway.kill()
     # A start on a full disk ends with the reason, or waits; this loses nothing either.
     gateway.launch()
-    assert wait_until(lambda: "no journal can be begun" in gateway.log(), 10)
+    assert wait_until(lambda: "cannot start a journal" in gateway.log(), 10)
     gateway.kill()
     filler.unlink()
     gateway.start()

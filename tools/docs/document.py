@@ -21,15 +21,15 @@ everything, `setup.toml`, is at the end of this page.
 
     ./sluice apply setup.toml --dry-run    # what would change, and all errors
     ./sluice apply setup.toml
-    ./sluice export > now.toml             # what the store holds, without its secrets
+    ./sluice export > now.toml             # the content of the store, without secrets
 
 It is TOML, or JSON with the same names (an object of lists). All of it is applied or nothing; all
 errors are reported at once, for TOML with their lines. A running gateway picks it up within 2 s.
 
-**Entries are identified by name.** Applying twice changes nothing. A new entry is created; of an
-existing one only the given fields change: an omitted field keeps its value, in a new entry it takes
-the default. What the document does not contain stays, or is removed with `--prune` (users and their
-keys, too; wallets and ledger stay). A name cannot be changed.
+**Entries are identified by name.** Applying twice changes nothing. A new entry is created, with
+defaults for omitted fields; in an existing one only the given fields change. Objects that are not
+in the document stay, or are removed with `--prune` (including users and their keys; wallets and
+ledger stay). A name cannot be changed.
 
 **Money** and multipliers are decimal strings; a TOML number is taken literally.
 
@@ -38,10 +38,10 @@ keys, too; wallets and ledger stay). A name cannot be changed.
 A string `"env:NAME"` anywhere in the document is replaced by the variable `NAME`, a string
 `"file:PATH"` by the content of the file without trailing line ends; a relative path starts at the
 folder of the document (for `-`: the current one). Both are read **by `apply`, when it runs**, from
-the environment of its own shell. What was read is stored, upstream keys encrypted, keys and
-passwords as digests. A gateway never reads them: when the variable or the file changes, apply
-again. A variable that is set for the service alone, as in its unit, is unknown to `apply`. The same
-holds for `FIELD=env:NAME` of single commands.
+the environment of its own shell. The values are stored, upstream keys encrypted, keys and passwords
+as digests. A gateway never reads the variables or files: when one changes, apply again. `apply`
+does not see a variable that is set only for the service, as in its unit. The same applies to
+`FIELD=env:NAME` of single commands.
 """
 
 # A test applies it.

@@ -255,7 +255,7 @@ def test_a_fault_of_the_thread_is_logged_and_it_goes_on(journal, monkeypatch, ca
 
 def test_a_journal_that_cannot_be_begun_leaves_nothing(tmp_path, monkeypatch):
     before = len(os.listdir("/proc/self/fd"))
-    with full_disk(monkeypatch), pytest.raises(JournalFull, match="no journal can be begun"):
+    with full_disk(monkeypatch), pytest.raises(JournalFull, match="cannot start a journal"):
         Journal(tmp_path)
     assert os.listdir(tmp_path) == []
     assert len(os.listdir("/proc/self/fd")) == before
