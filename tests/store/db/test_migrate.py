@@ -163,7 +163,7 @@ def test_groups_with_all_families_get_the_entries_beside_chat(store_23):
 def test_a_store_whose_schema_is_another_is_not_taken(store_23):
     execute(store_23, 'DROP TABLE "wallets"')
     for attempt in (migrate.plan, migrate.up):
-        with pytest.raises(StoreError, match=r"not the schema of Sluice .*: table wallets is miss"):
+        with pytest.raises(StoreError, match=r"the schema of Sluice .*: table wallets is miss"):
             attempt(store_23)
     assert migrate.pending(store_23) == NAMES
 
