@@ -39,7 +39,7 @@ CHANGE_TICK_S = 0.1  # while workers start or drain, or a socket is closed
 CHANGED_AGAIN_S = 30.0  # before changed code is checked again: it may be changed back
 OPEN_AGAIN_S = 5.0  # before another try if a socket could not be opened
 CONFIG_REFUSED = 3
-SHARED_MEMORY = ("limits", "responses")  # files that all workers of the node map
+SHARED_MEMORY = ("limits", "responses", "leases")  # files that workers share
 
 TAKEN_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
 SECOND_SIGNAL_S = 1.0  # within it several signals (from a terminal, from make) are one

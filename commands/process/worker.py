@@ -78,6 +78,7 @@ from store.db.nodes import DRAINING, HANGING, Process, serving
 from store.hub.key_view import view_of
 from store.money.funds import Funds
 from store.money.leases import Order
+from store.money.node_leases import NodeLeases
 from store.upkeep import lease
 from store.upkeep.retention import Keep
 from store.upkeep.thread import Upkeep
@@ -116,6 +117,7 @@ class Orders(msgspec.Struct):
     limits_fd: int
     node: str
     responses_fd: int
+    leases_fd: int
     metrics_fd: int
     run: str = ""
 
@@ -157,8 +159,7 @@ def main(args: Sequence[str]) -> int:
         return REFUSED_EXIT
     finally:
         logs.stop()
-    # Everything is recorded and closed. A look-up thread that waits for an unresponsive database or
-    # name server must not keep the process alive.
+    # All is recorded and closed. A look-up thread that still waits must not keep the process alive.
     os._exit(code)
 
 
@@ -193,6 +194,7 @@ class Worker:
             refused_per_minute=settings.journal.refused_per_minute,
         )
         self._recent = shared_recent_responses(orders.responses_fd, self._journal.id)
+        self._node_leases = NodeLeases(orders.leases_fd, self._journal.id)
         self._refresh = Refresh(
             Cipher(keys.cipher_keys),
             self._loop.add_callback,
@@ -240,7 +242,7 @@ class Worker:
                 keys.peppers,
                 limit=self._settings.store.keys_in_memory,
             ),
-            funds=Funds(self._order),
+            funds=Funds(self._order, self._node_leases.note),
             journal=self._journal,
             client=UpstreamClient(
                 force_instance=True, allow_private=self._settings.upstream.allow_private
@@ -275,10 +277,7 @@ class Worker:
             base_url=base_url(server),
             wrong_paths=WrongPaths(self._relay.keys, self._notices),
             grants=self._make_grants(keys),
-            key_views=KeyViews(
-                functools.partial(view_of, self._db),
-                self._view_threads,
-            ),
+            key_views=KeyViews(functools.partial(view_of, self._db), self._view_threads),
             spool_dir=server.spool_dir or str(Path(self._settings.journal.dir) / "spool"),
             spool_memory=BodyMemory(
                 server.spool_bytes, functools.partial(self._telemetry.metrics.count, RATE_LIMITED)
@@ -365,6 +364,7 @@ class Worker:
         self._prober.rota.look(db)
         self._clock.look(db)
         self._pepper_moves.write(db)
+        self._loop.add_callback(self._relay.funds.prepare, self._node_leases.exchange())
         if self._settings.limits.nodes == "share" or self._remote is not None:
             self._loop.add_callback(self._relay.limits.divide, max(1, serving(db)))
 

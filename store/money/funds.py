@@ -15,7 +15,7 @@ from typing import NoReturn
 from msgspec import Struct
 
 from store.money.accounts import KEY_LIMIT, USER_LIMIT, Account, Payment
-from store.money.lease_state import LeaseState
+from store.money.lease_state import LeaseState, Need
 from store.money.leases import Answer, Order, Verdict
 from store.values.errors import StoreError, StoreUnavailable
 from store.values.usage_record import WALLET, Charge
@@ -100,30 +100,10 @@ class Hold(Struct, eq=False):
         return ids.get(KEY_LIMIT), ids.get(USER_LIMIT)
 
 
-class _Need:
-    """The amount that calls lack, of one account or of several payers together. `least` is the
-    smallest amount with which one of the calls can go on. If it is 0, nothing is recalled."""
-
-    __slots__ = ("least", "nanos", "states")
-
-    def __init__(self, states: tuple[LeaseState, ...], nanos: int, least: int) -> None:
-        self.states, self.nanos, self.least = states, nanos, least
-
-    def add(self, other: "_Need") -> None:
-        """Add the need of another call of the same accounts."""
-        self.nanos += other.nanos
-        self.least = min(self.least or other.least, other.least or self.least)
-
-    def order(self, now: float) -> Order:
-        first, *rest = (state.account for state in self.states)
-        ahead = self.states[-1].target(now)
-        return Order(first, self.nanos, self.least, ahead, rest=tuple(rest))
-
-
 class _Lack(Exception):
     """A sign that only the store can say whether accounts have what a call needs."""
 
-    def __init__(self, need: _Need) -> None:
+    def __init__(self, need: Need) -> None:
         super().__init__(need.nanos)
         self.need = need
 
@@ -133,15 +113,21 @@ class Funds:
     except `held`, which any thread may call."""
 
     def __init__(
-        self, send: Callable[[Order], bool], clock: Callable[[], float] = time.monotonic
+        self,
+        send: Callable[[Order], bool],
+        note: Callable[[Account, int], None] = lambda account, target: None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Create without leases. `send` passes an order to the writer, which answers by `answered`.
-        It returns False if the store is unavailable; no answer comes then."""
+        It returns False if the store is unavailable; no answer comes then. `note` gets each account
+        for which enough was lent, and the lease that it should have: other workers of the node
+        `prepare` for its calls."""
         self._send = send
+        self._note = note
         self._clock = clock
         self._states: dict[str, LeaseState] = {}
         self._unconfirmed: set[str] = set()
-        self._asking: dict[tuple[LeaseState, ...], _Need] = {}  # not ordered yet
+        self._asking: dict[tuple[LeaseState, ...], Need] = {}  # not ordered yet
         self._idle_sweep_at = clock() + IDLE_SWEEP_S
 
     # ---- calls ----
@@ -231,9 +217,13 @@ class Funds:
         if answer.verdict is Verdict.AWAY:
             self._not_confirmed(states)
         else:
+            now = self._clock()
             for state, its in zip(states, (answer, *answer.further), strict=True):
-                state.confirm(order, its, self._clock())
+                state.confirm(order, its, now)
                 self._unconfirmed.discard(state.account.id)
+                # The target is 0 where no call has come, but another worker's may come here.
+                if order.ahead and not state.underfilled and (target := state.target(now)):
+                    self._note(state.account, target)
         self._end_order(states, answer.verdict)
         for state in states:
             recalled, state.recalled = state.recalled, False
@@ -265,6 +255,16 @@ class Funds:
                 if state.account.kind != WALLET:
                     state.outdated = True
                     self._give_back(state)
+
+    def prepare(self, targets: Mapping[Account, int]) -> None:
+        """Order leases, of these amounts, on accounts that other workers of the node use. Keep them
+        while these do."""
+        now = self._clock()
+        for account, target in targets.items():
+            state = self._state(account)
+            state.used_at = now
+            if state.free < target // 2:
+                self._order_ahead(state, now, target)
 
     def sweep(self) -> None:
         """Retry unconfirmed orders and give back idle leases. Call once a second."""
@@ -325,7 +325,7 @@ class Funds:
                 # If the last payer has too little as well, all are asked at once.
                 alone = account is not payment.payers[-1] or got + amount >= least
                 if alone and state.may_lend(0, now):
-                    raise _Lack(_Need((state,), wanted - got - amount, 0))
+                    raise _Lack(Need((state,), wanted - got - amount, 0))
             if amount:
                 parts.append((state, amount))
                 got += amount
@@ -340,7 +340,7 @@ class Funds:
         got, least = got_of_least
         states = tuple(self._state(account) for account in payment.payers)
         if any(state.may_lend(least - got, now) for state in states):
-            raise _Lack(_Need(states, need, least - got))
+            raise _Lack(Need(states, need, least - got))
         raise self._refusal(payment, got_of_least, now)
 
     def _allowed(self, limit: LeaseState, got: int, least: int, now: float) -> int:
@@ -350,7 +350,7 @@ class Funds:
             return got
         lacking = max(0, least - free)
         if limit.may_lend(lacking, now):
-            raise _Lack(_Need((limit,), got - free, lacking))
+            raise _Lack(Need((limit,), got - free, lacking))
         if not lacking:
             return free
         if now < limit.away_until:
@@ -366,14 +366,14 @@ class Funds:
         soonest = min(payment.payers, key=lambda account: account.ends_ms or 0)
         return QuotaUsed(soonest, *got_of_least)
 
-    async def _more(self, need: _Need) -> Verdict:
+    async def _more(self, need: Need) -> Verdict:
         """Order from the store what a call lacks, together with all calls that wait now."""
         states, now = need.states, self._clock()
         busy = next((state for state in states if state.order is not None), None)
         asking = self._asking.get(states)
         if busy is None:
             # All calls that were woken by one answer share the next order.
-            asking = self._asking[states] = _Need(states, 0, 0)
+            asking = self._asking[states] = Need(states, 0, 0)
             self._begin_order(states, now)
             asyncio.get_running_loop().call_soon(self._order_need, asking)
         elif asking is None and now - busy.ordered_at > ORDER_WAIT_S:
@@ -396,16 +396,17 @@ class Funds:
             state.back_off_store(self._clock())
         return Verdict.AWAY
 
-    def _order_need(self, need: _Need) -> None:
+    def _order_need(self, need: Need) -> None:
         del self._asking[need.states]
         if not self._send(need.order(self._clock())):
             self._not_sent(need.states)
 
-    def _order_ahead(self, state: LeaseState, now: float) -> None:
+    def _order_ahead(self, state: LeaseState, now: float, target: int = 0) -> None:
         if now < state.ahead_at or state.order is not None or not state.may_lend(0, now):
             return
         state.ahead_at = now + AHEAD_INTERVAL_S
-        self._order(state, Order(state.account, ahead=max(1, state.target(now) - state.free)))
+        lacking = max(target, state.target(now)) - state.free
+        self._order(state, Order(state.account, ahead=max(1, lacking)))
 
     def _order(self, state: LeaseState, order: Order) -> None:
         self._begin_order((state,), self._clock())

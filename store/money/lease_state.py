@@ -1,4 +1,5 @@
-"""The state of a process's lease on one account, and the size it should have. In memory.
+"""The state of a process's lease on one account, the size it should have, and what calls lack. In
+memory.
 
 For funds, on the loop's thread. Times are of the monotonic clock, in seconds.
 """
@@ -20,6 +21,10 @@ STORE_BACKOFF_S = 1.0
 unavailable."""
 
 REVIEW_S = 1.0
+
+RENEW_S = 300.0
+"""A lease in use is ordered again after this long, however much is left: the node's other workers,
+which learn of it, keep theirs for at least as long."""
 
 
 class LeaseState:
@@ -76,7 +81,8 @@ class LeaseState:
         if now >= self.review_at:
             self.review_at = now + REVIEW_S
             if not self.underfilled:
-                self.order_below = self.target(now) * 3 // 4
+                renew = now >= self.ordered_at + RENEW_S
+                self.order_below = self.free + 1 if renew else self.target(now) * 3 // 4
         return self.free < self.order_below
 
     def may_lend(self, lacking: int, now: float) -> bool:
@@ -113,6 +119,26 @@ class LeaseState:
             self.empty_until = now + STORE_BACKOFF_S
         if answer.verdict is Verdict.DRY:
             self.back_off_recall(order.least, now + STORE_BACKOFF_S, now)
+
+
+class Need:
+    """The amount that calls lack, of one account or of several payers together. `least` is the
+    smallest amount with which one of the calls can go on. If it is 0, nothing is recalled."""
+
+    __slots__ = ("least", "nanos", "states")
+
+    def __init__(self, states: tuple[LeaseState, ...], nanos: int, least: int) -> None:
+        self.states, self.nanos, self.least = states, nanos, least
+
+    def add(self, other: "Need") -> None:
+        """Add the need of another call of the same accounts."""
+        self.nanos += other.nanos
+        self.least = min(self.least or other.least, other.least or self.least)
+
+    def order(self, now: float) -> Order:
+        first, *rest = (state.account for state in self.states)
+        ahead = self.states[-1].target(now)
+        return Order(first, self.nanos, self.least, ahead, rest=tuple(rest))
 
 
 class _SpendingRate:

@@ -32,7 +32,7 @@ SIZING = ROOT / ".sizing.md"
 MEASURED_S = 30
 TICKS_S = os.sysconf("SC_CLK_TCK")
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-WARM_UP_S = 30  # the buckets are used up, and leases of all workers cover what callers spend
+WARM_UP_S = 15  # the buckets are used up
 AFTER_S = 14  # after a fault
 DOWN_S = 15  # downtime of what is killed
 FROZEN_S = 60
@@ -155,6 +155,7 @@ def cut_a_gateway_off(site, course):
     with Breakable(site.writer().port) as network:
         site.restart(second, "--set", f"store.url={url_at(network.port)}")
         time.sleep(WARM_UP_S)
+        site.wait_for_cover()
         course.broken()
         network.cut()
         time.sleep(FROZEN_S)
@@ -364,6 +365,7 @@ def test_fault(site, fault):
     site.galera.restore()
     with site.load(tag) as seen:
         time.sleep(WARM_UP_S)
+        site.wait_for_cover()
         broke_s = time.monotonic()
         fault.scenario(site, course)
         time.sleep(AFTER_S)

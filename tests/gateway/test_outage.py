@@ -11,6 +11,7 @@ from decimal import Decimal
 import pymysql
 import pytest
 
+from store.db.database import discard, execute, open_database, snapshot_read
 from tests.support.client import Connection, wait_until
 from tests.support.dialects import CHAT, ask, check_refusal, credentials, path_of
 from tests.support.gateway import HOST
@@ -30,6 +31,7 @@ from tests.support.load import (
 from tests.support.proxy import Breakable
 from tests.support.upstream import ScriptedUpstream
 
+WORKERS = 2
 SHORT_S = 2
 # (length of each outage, time between two: the last one used up part of the leases)
 OUTAGES = [(SHORT_S, 0.5), pytest.param(60, 20, marks=pytest.mark.long)]
@@ -74,7 +76,7 @@ class Node:
     def __init__(self, url, vendor, folder, database=None):
         self.database, self.url = database, url
         self.vendor_log = folder / "vendor.log"
-        settings = {"server.workers": 2, "store.url": url}
+        settings = {"server.workers": WORKERS, "store.url": url}
         self.gateway = gateway_before(vendor, folder / "node", settings, MORE)
 
     def check(self, *loads):
@@ -178,15 +180,16 @@ def listens(port):
         return probe.connect_ex((HOST, port)) == 0
 
 
-def test_keys_are_in_memory_before_they_are_used(node):
-    """Even customers whose first call since the start comes while MariaDB is frozen are served."""
+def test_keys_and_money_are_in_memory_before_they_are_used(node):
+    """Even keys whose first call since the start comes while MariaDB is frozen are served, and by
+    workers that their user has not reached before."""
     gateway = node.gateway
     gateway.start()
-    for _ in range(8):  # so that each worker has a lease of the wallet
-        gateway.call("POST", path_of(CHAT, MODEL), ask(CHAT, MODEL), credentials(CHAT))
-    assert wait_until(lambda: gateway.log().count("keys read into memory") == 2, 20)
+    gateway.call("POST", path_of(CHAT, MODEL), ask(CHAT, MODEL), credentials(CHAT))
+    assert wait_until(lambda: len(leases_of(node, "owner")) == WORKERS, 20)
+    assert wait_until(lambda: gateway.log().count("keys read into memory") == WORKERS, 20)
     with broken(node.database, "frozen"):
-        for _ in range(4):
+        for _ in range(IN_A_ROW):
             path, headers = path_of(CHAT, MODEL), credentials(CHAT, IDLE_SECRET)
             began_s = time.monotonic()
             assert gateway.call("POST", path, ask(CHAT, MODEL), headers)[0] == 200
@@ -196,6 +199,19 @@ def test_keys_are_in_memory_before_they_are_used(node):
         check_refused_in_all_dialects(gateway.port, "E38", UNKNOWN_SECRET)
         assert time.monotonic() < began_s + UNKNOWN_WITHIN_S + MACHINE_S
     node.check()
+
+
+def leases_of(node, user):
+    """Return the leases on a user's wallet."""
+    query = (
+        'SELECT "amount" FROM "leases" JOIN "users" ON "id" = "account"'
+        ' WHERE "name" = ? AND "amount" > 0'
+    )
+    db = open_database(node.url)
+    try:
+        return snapshot_read(db, lambda: execute(db, query, (user,)).fetchall())
+    finally:
+        discard(db)
 
 
 @pytest.mark.parametrize("how", ["killed", pytest.param("frozen", marks=pytest.mark.long)])

@@ -85,7 +85,9 @@ class Process:
 
     def __init__(self, db, clock=None):
         self.db = db
-        self.funds = Funds(self._send, **({} if clock is None else {"clock": clock}))
+        self.noted = {}
+        more = {} if clock is None else {"clock": clock}
+        self.funds = Funds(self._send, self.noted.__setitem__, **more)
         self.store = "up"
         self.orders = []
         self.served = []

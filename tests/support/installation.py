@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 from store.db.database import discard, execute, open_database, snapshot_read
+from tests.support.client import wait_until
 from tests.support.clock import FakeClock
 from tests.support.documents import CREDIT, channel, document
 from tests.support.gateway import HOST, ROOT, Gateway
@@ -37,6 +38,10 @@ PACES = {
 LIMITS = {"rated": {"rpm": RPM}, "metered": {"tpm": TPM}, "narrow": {"concurrency": SLOTS}}
 BOOKED_WITHIN_S = 60
 DRAIN_WITHIN_S = 60
+COVERED_WITHIN_S = 20
+_LEASES = """SELECT u."name", COUNT(*) FROM "leases" l
+  JOIN "journals" j ON j."id" = l."journal_id" AND j."finished_ms" IS NULL
+  JOIN "users" u ON u."id" = l."account" WHERE l."amount" > 0 GROUP BY 1"""
 _SQL = re.compile(r"```sql\n(.*?)```", re.DOTALL)
 
 
@@ -151,6 +156,13 @@ class Installation:
             for caller in callers.values():
                 stack.enter_context(caller)
             yield {who: caller.seen for who, caller in callers.items()}
+
+    def wait_for_cover(self):
+        """Wait until each worker has a lease on the wallet of each caller with money."""
+        workers = sum(len(gateway.worker_pids()) for gateway in self.gateways)
+        goal = {(who, workers) for who in PACES if who != "poor"}
+        covered = wait_until(lambda: goal <= set(self.read(_LEASES)), COVERED_WITHIN_S)
+        assert covered, self.read(_LEASES)
 
     def settle(self, tag):
         """Wait until each call of a load that the vendor saw is booked. Return the records by

@@ -265,7 +265,7 @@ def test_worker_gets_its_orders_and_nothing_else(start, tmp_path):
     assert orders["secrets_path"] == str(gateway.folder / "secrets.toml")
     assert orders["slot"] == 0
     assert orders["node"] == (gateway.folder / "journal" / "node").read_text().strip()
-    names = ("listen", "state", "limits", "responses", "metrics")
+    names = ("listen", "state", "limits", "responses", "leases", "metrics")
     own = {0, 1, 2, *(orders[f"{name}_fd"] for name in names)}
     extra = set(orders["descriptors"]) - own
     assert len(extra) <= 2  # the notes file and the listed folder

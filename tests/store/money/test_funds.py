@@ -7,8 +7,8 @@ import pytest
 from store.db.database import discard, open_database
 from store.money import funds as funds_module
 from store.money.accounts import Account, Payment, payment_of
-from store.money.funds import LEASE_IDLE_S, WalletEmpty
-from store.money.lease_state import HOLDS_AHEAD, LEASE_COVER_S, STORE_BACKOFF_S
+from store.money.funds import AHEAD_BACKOFF_S, LEASE_IDLE_S, WalletEmpty
+from store.money.lease_state import HOLDS_AHEAD, LEASE_COVER_S, RENEW_S, STORE_BACKOFF_S
 from store.money.wallet import Movement, credit, show
 from store.values.errors import StoreUnavailable
 from store.values.ids import now_ms
@@ -101,6 +101,62 @@ async def test_the_lease_follows_the_pace_of_spending(process, alice, clock):
         await settled()
     # 10 a second: at least half of LEASE_COVER_S is covered without the store
     assert LEASE_COVER_S * 10 // 2 <= process.free(alice.id) <= LEASE_COVER_S * 10 + 10
+
+
+async def test_an_account_that_another_worker_uses_is_leased_before_it_is_used(
+    db, process, alice, clock
+):
+    other = Process(db, clock)
+    await process.hold(alice.payment, 300)
+    target = HOLDS_AHEAD * 300
+    wallet = alice.payment.payers[0]
+    assert process.noted == {wallet: target}
+    other.funds.prepare({wallet: target})
+    await settled()
+    assert other.free(alice.id) == target
+    assert not other.noted, "an account is passed on without a call of it"
+    other.store = "away"
+    assert other.funds.try_hold(alice.payment, 300) is not None
+
+
+async def test_little_is_ordered_for_what_others_use(process, alice, clock):
+    await process.hold(alice.payment, 300)
+    wallet = alice.payment.payers[0]
+    free = process.free(alice.id)
+    for target, orders in ((free * 2, 1), (free * 2 + 2, 2), (free * 2 + 2, 2)):
+        process.funds.prepare({wallet: target})
+        await settled()
+        assert len(process.served) == orders, target
+        clock.now += AHEAD_BACKOFF_S
+    assert process.free(alice.id) == free * 2 + 2
+
+
+async def test_a_lease_in_use_is_told_to_other_workers_again_and_again(process, alice, clock):
+    for seconds, orders in ((1, 1), (RENEW_S - 1, 1), (1, 2), (RENEW_S - 1, 2), (1, 3)):
+        await process.spend(alice.payment, 300, 1)
+        await settled()
+        assert len(process.served) == orders
+        clock.now += seconds
+
+
+async def test_scarce_money_is_not_leased_for_others(process, alice):
+    await process.hold(alice.payment, 100_000 // HOLDS_AHEAD)
+    assert not process.noted
+
+
+async def test_a_lease_stays_while_other_workers_use_the_account(process, alice, clock):
+    wallet = alice.payment.payers[0]
+    for _ in range(3):
+        process.funds.prepare({wallet: 1000})
+        await settled()
+        clock.now += LEASE_IDLE_S - 1
+        process.funds.sweep()
+        await settled()
+        assert process.free(alice.id) == 1000
+    clock.now += LEASE_IDLE_S
+    process.funds.sweep()
+    await settled()
+    assert lease_rows(process.db) == {}
 
 
 async def test_a_hold_beyond_what_is_free_takes_all_when_the_least_is_covered(process, alice):

@@ -22,6 +22,8 @@ from tests.store.processes import Process, key_of, lease_rows, limited_payment, 
 from tests.support.stores import balances, insert, pairs
 from tests.support.users import add_user
 
+ROUNDS_MAX = 10
+
 
 @pytest.fixture
 def db(database):
@@ -477,6 +479,8 @@ class World:
                     process.book(rng.choice((1, 3, None)))
                 process.store = rng.choices(("up", "away", "mute"), (8, 1, 1))[0]
                 process.funds.sweep()
+                if rng.random() < 0.3:
+                    process.funds.prepare(rng.choice(self.processes).noted)
             if rng.random() < 0.03:
                 self.processes.pop(rng.randrange(3)).end_process()  # its journal is adopted
                 self.processes.append(Process(self.db))
@@ -511,7 +515,10 @@ async def test_random_histories_never_lose_or_double_money(db, alice, seed, monk
     limits = dict(zip((of_alice, *of_bob), (3_000, 3_000, 4_000), strict=True))
     world = World(db, seed, payments)
     disturbing = asyncio.ensure_future(world.disturb())
-    await asyncio.gather(*(world.caller() for _ in range(12)))
+    for _ in range(ROUNDS_MAX):  # on a busy machine few calls get through
+        await asyncio.gather(*(world.caller() for _ in range(12)))
+        if world.done > 20 and world.refused:
+            break
     disturbing.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await disturbing
