@@ -39,7 +39,7 @@ STEADY = Manner(callers=8, prompts=GOOD_PROMPTS, rest_s=0.05)
 
 
 def test_a_clock_that_is_set_back_an_hour_harms_neither_calls_nor_books(tmp_path):
-    clock = FakeClock(tmp_path)
+    clock = FakeClock()
     with ScriptedUpstream(log_file=tmp_path / "vendor.log") as vendor:
         gateway = gateway_before(vendor, tmp_path / "node", {"server.workers": 2})
         gateway.env = clock.environment
@@ -72,7 +72,7 @@ def two_nodes(tmp_path_factory, vendor, mariadb):
     """Yield two nodes of one MariaDB, of which the second has a clock of its own, and that
     clock."""
     folder = tmp_path_factory.mktemp("clock")
-    clock = FakeClock(folder)
+    clock = FakeClock()
     first = gateway_before(vendor, folder / "node", {"store.url": mariadb.fresh_url()})
     second = first.sibling("second")
     second.env = clock.environment

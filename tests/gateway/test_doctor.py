@@ -160,7 +160,7 @@ def test_a_key_that_nobody_has(gateway):
 
 
 def test_a_skewed_clock(mariadb, tmp_path, monkeypatch):
-    clock = FakeClock(tmp_path)
+    clock = FakeClock()
     for name, value in clock.environment.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("SLUICE_STORE__URL", mariadb.fresh_url())

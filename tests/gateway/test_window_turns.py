@@ -49,8 +49,7 @@ def midnight():
 def gateway(vendor, tmp_path_factory, midnight):
     """Yield a gateway whose clock shows a minute before midnight; its commands use the same
     clock."""
-    folder = tmp_path_factory.mktemp("clock")
-    clock = FakeClock(folder)
+    clock = FakeClock()
     with pytest.MonkeyPatch.context() as patch:
         for name, value in clock.environment.items():
             patch.setenv(name, value)

@@ -1,9 +1,14 @@
 """Clocks that a test can set: a callable one, and Debian's faketime for processes."""
 
+import re
 import subprocess
+import tempfile
 from pathlib import Path
 
+from tests.support import leash
 from tests.support.programs import program
+
+SHARED_MEMORY = Path("/dev/shm")
 
 
 class HandClock:
@@ -37,18 +42,22 @@ class FakeClock:
     not changed. In Python processes faketime makes each thread switch take 0.3 s, so use
     `light_environment` for Python processes with much work: it changes their `time.time` only."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self) -> None:
+        # Outside pytest's own folder, which mariadbd's user may not read.
+        self._folder = Path(tempfile.mkdtemp(prefix="sluice-clock-"))
+        leash.drop(str(self._folder))
+        self._folder.chmod(0o755)
+        _remove_left_memory()
         command = [program("faketime"), "-m", "-f", "+0", "sh", "-c", "echo $LD_PRELOAD"]
-        said = subprocess.run(command, check=True, capture_output=True, text=True)
-        self._folder = folder
-        (folder / "shifted").mkdir()
-        shift = _SHIFT.format(path=str(folder / "offset"))
-        (folder / "shifted" / "sitecustomize.py").write_text(shift)
-        self.light_environment = {"PYTHONPATH": str(folder / "shifted")}
+        done = subprocess.run(command, check=True, capture_output=True, text=True)
+        (self._folder / "sitecustomize.py").write_text(
+            _SHIFT.format(path=str(self._folder / "offset"))
+        )
+        self.light_environment = {"PYTHONPATH": str(self._folder)}
         self.set_by(0)
         self.environment = {
-            "LD_PRELOAD": said.stdout.strip(),
-            "FAKETIME_TIMESTAMP_FILE": str(folder / "offset"),
+            "LD_PRELOAD": done.stdout.strip(),
+            "FAKETIME_TIMESTAMP_FILE": str(self._folder / "offset"),
             "FAKETIME_NO_CACHE": "1",
             "DONT_FAKE_MONOTONIC": "1",
             # File times stay those of the disk.
@@ -60,3 +69,11 @@ class FakeClock:
         # Replaced in one step: a process that reads meanwhile must not find an empty file.
         (self._folder / "next").write_text(f"{seconds:+.3f}")
         (self._folder / "next").rename(self._folder / "offset")
+
+
+def _remove_left_memory() -> None:
+    """Remove what killed processes of faketime left: another one with such an id cannot start."""
+    for path in SHARED_MEMORY.iterdir():
+        match = re.fullmatch(r"(?:sem\.faketime_sem|faketime_shm)_(\d+)", path.name)
+        if match and not Path(f"/proc/{match[1]}").exists():
+            path.unlink(missing_ok=True)

@@ -112,6 +112,11 @@ class GaleraNode(MariaDb):
         rows = self.run(f"SHOW GLOBAL STATUS LIKE 'wsrep_{name}'")
         return rows[0][1] if rows else None
 
+    def time_s(self):
+        """Return the time of the node's clock."""
+        [(time_s,)] = self.run("SELECT UNIX_TIMESTAMP()")
+        return time_s
+
     def wait_synced(self):
         """Wait until the node is primary and has everything that the others have."""
         self._wait_for("cluster_status", "Primary")

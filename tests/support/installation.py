@@ -55,7 +55,7 @@ class Installation:
             self.vendor_log = folder / "vendor.log"
             self.vendor = stack.enter_context(ScriptedUpstream(log_file=self.vendor_log))
             self.redis = stack.enter_context(self._redis(folder))
-            self.clock = FakeClock(folder)
+            self.clock = FakeClock()
             self.gateways = self._gateways(folder / "node")
             for gateway in self.gateways:
                 stack.callback(gateway.close)

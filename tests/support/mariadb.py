@@ -11,6 +11,7 @@ import signal
 import subprocess
 import tempfile
 import time
+from pathlib import Path
 
 import pymysql
 import pytest
@@ -20,6 +21,7 @@ from tests.support.ports import free_port
 from tests.support.programs import missing, program
 
 START_TIMEOUT_S = 60
+LOG_CHARS = 3000
 
 # Otherwise each connection loads the system's certificates, 20 ms of CPU, without using them.
 _new_context = pymysql.connections.Connection._create_ssl_ctx
@@ -97,13 +99,15 @@ class MariaDb:
 
     def start(self, *options):
         """Start the server on its existing data, with further options; wait until it answers."""
-        self.process = leash.Popen(
-            [*self._command, *options],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            env={**os.environ, **self.environment},
-        )
-        _wait(self.port, self.process)
+        log_path = Path(self._folder) / "log"
+        with log_path.open("wb") as log:
+            self.process = leash.Popen(
+                [*self._command, *options],
+                stdout=subprocess.DEVNULL,
+                stderr=log,
+                env={**os.environ, **self.environment},
+            )
+        _wait(self.port, self.process, log_path)
 
     def kill(self):
         """Kill the server with SIGKILL."""
@@ -154,7 +158,7 @@ def _install(folder):
     return as_user
 
 
-def _wait(port, process):
+def _wait(port, process, log_path):
     deadline = time.monotonic() + START_TIMEOUT_S
     while True:
         try:
@@ -162,7 +166,7 @@ def _wait(port, process):
             return
         except pymysql.err.OperationalError:
             if process.poll() is not None or time.monotonic() > deadline:
-                pytest.fail("mariadbd did not start")
+                pytest.fail(f"mariadbd did not start: {log_path.read_text()[-LOG_CHARS:]}")
             time.sleep(0.1)
 
 
