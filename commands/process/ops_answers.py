@@ -7,7 +7,7 @@ import json
 import os
 import platform
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from http import HTTPStatus
 from pathlib import Path
@@ -59,6 +59,9 @@ class OpsAnswers:
         self._totals = metrics.Totals()
         self._reload_ok = True
         self._reloaded_at = time.time()
+        # Kept when the worker that has seen it ends: another looks every 10 s.
+        self._done: dict[str, int] = {}  # job -> its last success, ms
+        self._upkeep = (0.0, False)  # when its last run ended, and whether well
 
     def routes(self) -> Routes:
         return {
@@ -203,37 +206,37 @@ class OpsAnswers:
         if gateway.hub_is_up is not None:
             yield names.HUB_UP, (), int(gateway.hub_is_up)
         yield names.RECORDS_PARKED, (), node.parked_in(Path(gateway.loaded.settings.journal.dir))
-        yield from _last_done(worker.state.get("last_done") for worker in gateway.workers())
+        yield from self._ages()
         if (lead_s := self._clock_lead_s()) is not None:
             yield names.CLOCK_LEAD, (), lead_s
         if (up := self._limits_up()) is not None:
             yield names.LIMITS_BACKEND_UP, (), int(up)
-        yield from _upkeep(worker.state.get("upkeep") for worker in gateway.workers())
+        yield from self._last_upkeep()
         yield names.BUILD_INFO, (VERSION, platform.python_version(), gateway.revision), 1
 
+    def _ages(self) -> Iterator[metrics.Sample]:
+        """Yield the time since each job that operators start last succeeded, as far as any worker
+        has seen it in store.upkeep.lease.last_done. A job that never did is omitted."""
+        for worker in self._gateway.workers():
+            done = worker.state.get("last_done")
+            for job, at_ms in done.items() if isinstance(done, dict) else ():
+                self._done[job] = max(at_ms, self._done.get(job, 0))
+        for metric, job in ((names.BACKUP_AGE, "backup"), (names.BOOKS_VERIFY_AGE, "books_verify")):
+            if job in self._done:
+                yield metric, (), max(0.0, round(time.time() - self._done[job] / 1000, 1))
 
-def _last_done(seen: Iterable[object]) -> Iterator[metrics.Sample]:
-    """Yield the time since each job that operators start last succeeded. A job that never did is
-    omitted. `seen` is store.upkeep.lease.last_done, which the workers put into their states."""
-    newest: dict[str, int] = {}
-    for done in seen:
-        if isinstance(done, dict):
-            newest |= {job: max(at_ms, newest.get(job, 0)) for job, at_ms in done.items()}
-    for metric, job in ((names.BACKUP_AGE, "backup"), (names.BOOKS_VERIFY_AGE, "books_verify")):
-        if job in newest:
-            yield metric, (), max(0.0, round(time.time() - newest[job] / 1000, 1))
-
-
-def _upkeep(seen: Iterable[object]) -> Iterator[metrics.Sample]:
-    """Yield the result of the last run of the upkeep that a worker has seen; nothing before a run.
-    `seen` is store.upkeep.lease.to_public, which the workers put into their states."""
-    ended = [
-        (str(run["ended_at"]), run) for run in seen if isinstance(run, dict) and run["ended_at"]
-    ]
-    if ended:
-        at, newest = max(ended, key=lambda run: run[0])
-        yield names.UPKEEP_AT, (), datetime.fromisoformat(at).timestamp()
-        yield names.UPKEEP_OK, (), int(newest["trouble"] is None)
+    def _last_upkeep(self) -> Iterator[metrics.Sample]:
+        """Yield the result of the last run of the upkeep that a worker has seen in
+        store.upkeep.lease.to_public; nothing before a run."""
+        for worker in self._gateway.workers():
+            run = worker.state.get("upkeep")
+            if isinstance(run, dict) and run["ended_at"]:
+                at_s = datetime.fromisoformat(str(run["ended_at"])).timestamp()
+                self._upkeep = max(self._upkeep, (at_s, run["trouble"] is None))
+        at_s, ok = self._upkeep
+        if at_s:
+            yield names.UPKEEP_AT, (), at_s
+            yield names.UPKEEP_OK, (), int(ok)
 
 
 def _level_in(body: bytes) -> str | None:

@@ -134,6 +134,11 @@ def test_backup_proof_of_the_books_and_parked_records_are_seen(gateway):
     gateway.run("backup", str(gateway.folder / "backup.tar"))
     gateway.run("books", "verify")
     assert wait_until(lambda: all(scrape(gateway).of(name) for name in ages), 60)
+    restarts = scrape(gateway).sum("sluice_worker_restarts_total")
+    for pid in gateway.worker_pids():
+        os.kill(pid, signal.SIGKILL)
+    assert wait_until(lambda: scrape(gateway).sum("sluice_worker_restarts_total") == restarts + 2)
+    # Those that have seen it are gone.
     assert all(0 <= scrape(gateway).one(name) < 60 for name in ages)
 
 
