@@ -140,6 +140,7 @@ def test_backup_proof_of_the_books_and_parked_records_are_seen(gateway):
     assert wait_until(lambda: scrape(gateway).sum("sluice_worker_restarts_total") == restarts + 2)
     # Those that have seen it are gone.
     assert all(0 <= scrape(gateway).one(name) < 60 for name in ages)
+    assert wait_until(lambda: gateway.ready_workers() == 2)
 
 
 def test_a_refused_reload_is_seen(gateway):
