@@ -18,8 +18,8 @@ import msgspec
 
 from store.money.accounts import Account
 
-ENTRIES = 4096
-EXCHANGED_MAX = 256  # entries that a worker publishes and reads at a time; older ones are lost
+ENTRIES = 4096  # of more, the oldest are lost
+READ_MAX = 256  # entries that a worker reads at a time, since each may become an order
 VALID_S = 600.0  # older entries are of no use to a worker that has just started
 
 _COUNT = struct.Struct("<Q")
@@ -42,7 +42,7 @@ class NodeLeases:
     def __init__(self, descriptor: int, journal_id: str) -> None:
         self._file = descriptor
         self._journal_id = journal_id
-        self._noted: deque[tuple[Account, int]] = deque(maxlen=EXCHANGED_MAX)
+        self._noted: deque[tuple[Account, int]] = deque(maxlen=ENTRIES)
         self._read = 0  # entries that this worker has read, or that were overwritten before
 
     def note(self, account: Account, amount: int) -> None:
@@ -68,7 +68,7 @@ class NodeLeases:
                 count += 1
             os.pwrite(self._file, _COUNT.pack(count), 0)
             self._read = max(self._read, count - ENTRIES)
-            numbers = range(self._read, min(count, self._read + EXCHANGED_MAX))
+            numbers = range(self._read, min(count, self._read + READ_MAX))
             read = [os.pread(self._file, _ENTRY_BYTES, _offset(number)) for number in numbers]
         finally:
             fcntl.lockf(self._file, fcntl.LOCK_UN)

@@ -9,7 +9,7 @@ import pytest
 from store.db.tables.fields import MARK
 from store.money import node_leases
 from store.money.accounts import Account
-from store.money.node_leases import ENTRIES, EXCHANGED_MAX, VALID_S, NodeLeases
+from store.money.node_leases import ENTRIES, READ_MAX, VALID_S, NodeLeases
 from store.values.ids import new_ulid
 from store.values.texts import MAX_NAME_CHARS
 from tests.support.gateway import ROOT
@@ -58,12 +58,12 @@ def test_a_new_worker_learns_what_was_published_lately(worker, clock, monkeypatc
 
 def test_a_worker_reads_in_steps_and_skips_what_was_overwritten(worker):
     first, second = worker(), worker()
-    for begin in range(0, 2 * ENTRIES, EXCHANGED_MAX):
-        for number in range(begin, begin + EXCHANGED_MAX):
+    for numbers in (range(ENTRIES), range(ENTRIES, 2 * ENTRIES)):
+        for number in numbers:
             first.note(account(number), number + 1)
         first.exchange()
-    read = [second.exchange() for _ in range(ENTRIES // EXCHANGED_MAX)]
-    assert {len(one) for one in read} == {EXCHANGED_MAX}
+    read = [second.exchange() for _ in range(ENTRIES // READ_MAX)]
+    assert {len(one) for one in read} == {READ_MAX}
     assert {a: n for one in read for a, n in one.items()} == {
         account(n): n + 1 for n in range(ENTRIES, 2 * ENTRIES)
     }
